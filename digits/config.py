@@ -24,10 +24,11 @@ from sat_tf.fields import (
     Range,
     check_fields,
     flat,
+    from_dict,
     to_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
-from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
+from training.config import BaseFitConfig, BaseOptimizerConfig
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
     values = read_object(path)
     del values[SYSTEM_KEY]
     try:
-        return read_saved(kind, values)
+        return from_dict(kind, values)
     except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
 

@@ -35,11 +35,10 @@ from digits.runs import load, load_scored
 from sat_tf import published
 from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.errors import RunError
-from sat_tf.fields import NonNegativeInt, check_fields, to_dict
+from sat_tf.fields import NonNegativeInt, check_fields, from_dict, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
 from training.cli import check_own_images, peek_flag
-from training.config import read_saved
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
 from training.evaluate.systems import LABELS, means_over_seeds, score_table
@@ -232,7 +231,7 @@ def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds
     """
     examples = []
     for report in reports:
-        data = read_saved(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
+        data = from_dict(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
         # What determines the examples beside the digits.
         data = dataclasses.replace(data, dev_digits=1, limit=None, examples=None)
         examples.append((report["digits_fingerprint"], data))

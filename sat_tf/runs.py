@@ -272,9 +272,6 @@ def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
             f"{path} is another run's: its words are not those that the run in {folder} was "
             "trained with. Copy its own vocabulary.json back."
         )
-    if not vocabulary.language and folder.config.exists():  # a file of the first rules
-        data = read_object(folder.config).get("data", {})
-        vocabulary = dataclasses.replace(vocabulary, language=data.get("language", ""))
     return vocabulary
 
 

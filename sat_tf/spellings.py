@@ -1,4 +1,4 @@
-"""Forms of the same text that people write, and the one that tokens have, by rules 3 of `tokens`.
+"""Forms of the same text that people write, and the one that tokens have.
 
 What a keyboard lacks is written by what looks alike, and encodings have had several forms.
 """

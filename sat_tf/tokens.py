@@ -1,4 +1,4 @@
-"""Tokenisation: the rules that split captions into tokens, by their version, and join them."""
+"""Tokenisation: the rules that split captions into tokens, and join them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Unit = Literal["words", "characters", "subwords"]
 Segmenter = Literal["spaces", "icu", "jieba", "mecab"]
 
 RULES = 3
-"""Version of the rules. Captioners of versions 1 and 2 keep theirs."""
+"""Version of the rules, in vocabularies and signatures of scores: other rules, other tokens."""
 MARK = "\u2581"
 """Begins the first subword of a word, as in SentencePiece."""
 
@@ -29,9 +29,9 @@ _APOSTROPHES = "'\u2019\u02bc\uff07"
 _HYPHENS = "-\u2010\u2011"
 # Persian and Indic scripts use these two inside words.
 _JOINERS = "\u200c\u200d"
-_SECOND_CLOSE = f" ?([{UNSPACED}]) ?"
-# The same without digits, so that two numbers stay two; written out, as the graph's RE2 has no
-# lookahead.
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# Spaces beside `UNSPACED`, but not beside its digits, so that two numbers stay two; written out, as
+# the graph's RE2 has no lookahead.
 _CLOSE = (
     " ?([\u0e01-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f\u109a-\u109f"
     "\u1780-\u17df\u17ea-\u17ff\u1950-\u19cf\u19db-\u19df\u1a20-\u1a7f\u1a8a-\u1a8f\u1a9a-\u1aaf\ua9e0-\ua9ef\ua9fa-\ua9ff"
@@ -43,10 +43,8 @@ CAPITAL_NOUNS = ("de", "lb")
 """Languages whose nouns have a capital, in which captions regain it by default."""
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
-_SECOND_UNSPACED = [*_UNSPACED, "shn"]
-_SECOND_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz"}
 # No breaker knows the words from `shn` on: ICU cuts Shan and Mon as if they were Burmese.
-_BY_CHARACTER = {*_SECOND_BY_CHARACTER, "shn", "mnw", "nod", "khb", "tdd", "ii"}
+_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd", "ii"}
 _SCRIPTS_BY_CHARACTER = {"java", "bali", "hani", "hans", "hant", "jpan"}
 _MARKS_OF_NUMBERS = str.maketrans("\u066b\u066c\u066a\u0609", ".,%\u2030")
 _DOTLESS, _DOTLESS_LATIN = {"tr", "az", "crh", "gag"}, ("tt-latn", "kk-latn")
@@ -59,48 +57,45 @@ _ALIASES = {
 }
 
 
-def primary(language: str, rules: int = RULES) -> str:
-    """Returns the primary subtag of a language code: zh of zh-Hans, and since rules 3 he of iw."""
+def primary(language: str) -> str:
+    """Returns the primary subtag of a language code: zh of zh-Hans, he of iw."""
     first = language.lower().partition("-")[0]
-    return _ALIASES.get(first, first) if rules > 2 else first
+    return _ALIASES.get(first, first)
 
 
-def default_unit(language: str, rules: int = RULES) -> Unit:
+def default_unit(language: str) -> Unit:
     """Returns the tokens of a language: characters where words have neither spaces nor breakers."""
-    scripts = {*language.lower().split("-")} if rules > 2 else set()
+    scripts = {*language.lower().split("-")}
     if scripts & _SCRIPTS_BY_CHARACTER:
         return "characters"
     if "latn" in scripts:
         return "words"
-    known = _BY_CHARACTER if rules > 2 else _SECOND_BY_CHARACTER
-    return "characters" if primary(language, rules) in known else "words"
+    return "characters" if primary(language) in _BY_CHARACTER else "words"
 
 
-def default_segmenter(language: str, rules: int = RULES) -> Segmenter:
+def default_segmenter(language: str) -> Segmenter:
     """Returns what finds words: ICU in languages without spaces between them."""
-    known = _UNSPACED if rules > 2 else _SECOND_UNSPACED
-    if rules > 2 and "latn" in language.lower().split("-"):
+    if "latn" in language.lower().split("-"):
         return "spaces"
-    return "icu" if primary(language, rules) in known else "spaces"
+    return "icu" if primary(language) in _UNSPACED else "spaces"
 
 
-def lower_case(text: str, language: str = "", rules: int = RULES) -> str:
+def lower_case(text: str, language: str = "") -> str:
     """Returns small letters, as the language has them.
 
     In Turkish and other languages with a dotless i, I gets no dot; the Irish "nAthair" is
     "n-athair"; Cherokee is written in its large letters.
     """
-    if _is_dotless(language, rules):
+    if _is_dotless(language):
         text = text.replace("I\u0307", "i").replace("\u0130", "i").replace("I", "\u0131")
-    elif rules > 2 and primary(language) == "ga":
+    elif primary(language) == "ga":
         text = _IRISH.sub("-", text)
     text = text.lower().replace("i\u0307", "i")
-    return text if rules < 3 or text.isascii() else _CHEROKEE.sub(lambda m: m[0].upper(), text)
+    return text if text.isascii() else _CHEROKEE.sub(lambda m: m[0].upper(), text)
 
 
-def _is_dotless(language: str, rules: int) -> bool:
-    latin = rules > 2 and language.lower().startswith(_DOTLESS_LATIN)
-    return latin or primary(language, rules) in _DOTLESS
+def _is_dotless(language: str) -> bool:
+    return language.lower().startswith(_DOTLESS_LATIN) or primary(language) in _DOTLESS
 
 
 def comparable(token: str, language: str = "") -> str:
@@ -121,123 +116,77 @@ def comparable(token: str, language: str = "") -> str:
     return unicodedata.normalize("NFC", token)
 
 
-class _Clean(dict):
-    """Table for `str.translate`, filled as characters turn up.
-
-    Letters, marks and numbers stay; apostrophes and hyphens take their ASCII form; invisible
-    format characters and variation selectors vanish; white space becomes a space and everything
-    else becomes `other`.
-    """
-
-    def __init__(self, other: str):
-        super().__init__()
-        self._other = other
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        self[code] = result = self._replacement(char)
-        return result
-
-    def _replacement(self, char: str) -> str:
-        category = unicodedata.category(char)
-        if char in _APOSTROPHES:
-            return "'"
-        if char in _HYPHENS:
-            return "-"
-        if char in _JOINERS:
-            return char
-        if category == "Cf" or "\ufe00" <= char <= "\ufe0f":
-            return ""
-        if category[0] in "LMN":
-            return char
-        return " " if char.isspace() else self._other
-
-
-# Signs that belong to words or numbers; where they do, `_SECOND_WORD` and `_word` say.
+# Signs that belong to words or numbers; where they do, `_word` says.
 _INSIDE = "\u00b7\u30fb\u0f0b\u05f4"
 _IN_NUMBERS = ".,:/\u066b\u066c"
 _PERCENT = "%\u066a"
 # Words written as signs, in Burmese and Sindhi.
 _SIGNS = "\u104c\u104d\u104e\u104f\u06fd\u06fe"
+_PER_MILLE = "\u2030\u0609"
 _SAME = {
-    **dict.fromkeys("\u2018`\u00b4\u055a\u05f3", "'"),
+    # Okina, saltillo and what is typed for them.
+    **dict.fromkeys("\u2018`\u00b4\u055a\u05f3\u02bb\u201b\u2032\ua78b\ua78c", "'"),
     **dict.fromkeys("\u05be\u058a", "-"),
+    **dict.fromkeys("\u2044\u2215", "/"),
     "\u0f0c": "\u0f0b",
     "\u0140": "l\u00b7",
-    # Tatweel and vowel signs of Arabic; Armenian marks of tone inside words; joiners of graphemes.
+    "\u09f7": " ",  # typed for a danda
+    # Tatweel and vowel signs of Arabic; Armenian marks of tone inside words; joiners of graphemes;
+    # letters that are not seen.
     **dict.fromkeys("\u0640\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670", ""),
-    **dict.fromkeys("\u055b\u055c\u055e\u034f", ""),
-    **{sign: sign for sign in _SIGNS},
+    **dict.fromkeys("\u055b\u055c\u055e\u034f\u115f\u1160\u17b4\u17b5\u3164", ""),
+    # Voicing marks of kana that stand apart.
+    "\u309b": "\u3099",
+    "\u309c": "\u309a",
+    **{sign: sign for sign in f"{_SIGNS}{_INSIDE}{_IN_NUMBERS}{_PERCENT}{_PER_MILLE}*\u180e\u2116"},
 }
-
-
-class _Folded(_Clean):
-    """Folds width and presentation forms, too; signs inside words stay for now."""
-
-    def _replacement(self, char: str) -> str:
-        if "\ufb00" <= char <= "\ufdff" or "\ufe70" <= char <= "\uffee":
-            folded = unicodedata.normalize("NFKC", char)
-            return "".join(map(self._fold, folded))
-        return self._fold(char)
-
-    def _fold(self, char: str) -> str:
-        if char in _INSIDE + _IN_NUMBERS + _PERCENT:
-            return char
-        if char in _SAME:
-            return _SAME[char]
-        if unicodedata.category(char) == "Me" or "\U000e0100" <= char <= "\U000e01ef":
-            return ""
-        return super()._replacement(char)
-
-
 # Ligatures, old and small forms, units in one sign, Roman numbers, radicals of Han, letters of
 # formulas.
 _COMPATIBLE = re.compile(
     "[\u00b5\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2080-\u2089\u2103\u2109\u2160-\u217f"
     "\u2f00-\u2fd5\u3200-\u33ff\ufe50-\ufe6b\U0001d400-\U0001d7ff]"
 )
-_PER_MILLE = "\u2030\u0609"
-_SAME_THIRD = {
-    # Okina, saltillo and what is typed for them.
-    **dict.fromkeys("\u02bb\u201b\u2032\ua78b\ua78c", "'"),
-    **dict.fromkeys("\u2044\u2215", "/"),
-    "\u09f7": " ",  # typed for a danda
-    **dict.fromkeys("\u115f\u1160\u17b4\u17b5\u3164", ""),  # letters that are not seen
-    # Voicing marks of kana that stand apart.
-    "\u309b": "\u3099",
-    "\u309c": "\u309a",
-    **{sign: sign for sign in f"*\u180e\u2116{_PER_MILLE}"},
-}
+_PRESENTATION = re.compile("[\ufb00-\ufdff\ufe70-\uffee]")
 
 
-class _Wider(_Folded):
-    """As `_Folded`, with more forms and signs."""
+def _fold(char: str) -> str:
+    """Returns what a character of a caption becomes: itself, another, nothing or a space.
 
-    def _replacement(self, char: str) -> str:
+    Letters, marks and numbers stay; apostrophes and hyphens take their ASCII form; signs inside
+    words stay for now; invisible format characters and variation selectors vanish; everything else
+    becomes a space.
+    """
+    category = unicodedata.category(char)
+    if char in _SAME:
+        return _SAME[char]
+    if char in _APOSTROPHES:
+        return "'"
+    if char in _HYPHENS:
+        return "-"
+    if char in _JOINERS:
+        return char
+    if category in ("Me", "Cf") or _SELECTORS.match(char):
+        return ""
+    return char if category[0] in "LMN" else " "
+
+
+class _Table(dict):
+    """Table for `str.translate` by `_fold`, filled as characters turn up; width forms fold, too."""
+
+    def __missing__(self, code: int) -> str:
+        char = text = chr(code)
         if _COMPATIBLE.match(char):
-            return "".join(map(self._fold, unicodedata.normalize("NFKC", char).lower()))
-        return super()._replacement(char)
+            text = unicodedata.normalize("NFKC", char).lower()
+        elif _PRESENTATION.match(char):
+            text = unicodedata.normalize("NFKC", char)
+        self[code] = result = "".join(map(_fold, text))
+        return result
 
-    def _fold(self, char: str) -> str:
-        return _SAME_THIRD[char] if char in _SAME_THIRD else super()._fold(char)
 
-
-_FIRST = {"words": _Clean(other=" "), "characters": _Clean(other="")}
-_SECOND, _THIRD = _Folded(other=" "), _Wider(other=" ")
-# A clitic that the data set has detached ("man 's"), or runs of letters, marks and numbers joined
-# by single hyphens, apostrophes or joiners. No run starts with a mark.
+_TABLE = _Table()
+# A clitic that the data set has detached ("man 's").
 _CLITIC = r"(?<!\S)'[^\W\d_]{1,2}(?!\S)"
-_FIRST_WORD = re.compile(
-    rf"{_CLITIC}|[^\W_][^\s'\-{_JOINERS}]*(?:['\-{_JOINERS}][^\s'\-{_JOINERS}]+)*"
-)
-# The same, with signs inside words and, between digits, of numbers; and percent beside a number.
-_SECOND_RUN = rf"[^\s'\-{_JOINERS}{_INSIDE}{_IN_NUMBERS}{_PERCENT}]"
-_SECOND_WORD = re.compile(
-    rf"{_CLITIC}|(?:(?<![\w.%])[.{_PERCENT}](?=\d))?[^\W_]{_SECOND_RUN}*"
-    rf"(?:(?:['\-{_JOINERS}{_INSIDE}]|(?<=\d)[{_IN_NUMBERS}](?=\d)){_SECOND_RUN}+)*"
-    rf"(?:(?<=\d)[{_PERCENT}])?|(?<=\d )[{_PERCENT}]"
-)
-# The same, with a sign before numbers, per mille, and what languages have inside words.
+# What languages have inside words.
 _INSIDE_OF = {"fi": ":", "sv": ":", "de": ":*"}
 # Languages in which an apostrophe that begins, or ends, a word is a letter.
 _BEGINS = ("haw", "to", "sm", "ty", "rar", "tkl", "ha")
@@ -247,7 +196,11 @@ _ELIDED = "[cdjlmnst]|[jl]?[ou]?[rs]?qu|puisqu|[adns]?[aeu]?ll|dall|quell|quest|
 
 @functools.cache
 def _word(language: str) -> re.Pattern[str]:
-    """Returns the pattern of words of a language."""
+    """Returns the pattern of words of a language.
+
+    A word is a detached clitic, or runs of letters, marks and numbers joined by single hyphens,
+    apostrophes, joiners or signs inside words; none starts with a mark. Numbers have their signs.
+    """
     joiners, percent = f"{_JOINERS}\u180e", _PERCENT + _PER_MILLE
     inside = _INSIDE + _INSIDE_OF.get(language, "")
     run = rf"[^\s'\-*{joiners}{inside}{_IN_NUMBERS}{percent}]"
@@ -269,7 +222,6 @@ def _word(language: str) -> re.Pattern[str]:
     )
 
 
-_SECOND_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
 _NUMBER = re.compile(
     rf"((?:[a-z]+-?|-)?[.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}-]\d+)*(?:[a-z]+|[{_PERCENT}{_PER_MILLE}])?)"
 )
@@ -284,7 +236,6 @@ def tokenize(
     caption: str,
     unit: Unit = "words",
     language: str = "",
-    rules: int = RULES,
     segmenter: Segmenter = "spaces",
 ) -> list[str]:
     """Splits a caption into lower-case tokens without punctuation, in Unicode's NFC form.
@@ -302,7 +253,6 @@ def tokenize(
         caption: Any text.
         unit: "words", "characters", or "subwords": words, for `Vocabulary.encode` to take apart.
         language: Language code of the caption, for its small letters and its segmenter.
-        rules: Version of these rules; 2 has fewer, and 1 splits between code points.
         segmenter: Finds words in scripts without spaces between them: "icu", "jieba" (Chinese) or
             "mecab" (Japanese); "spaces" takes the words that are given.
 
@@ -312,71 +262,50 @@ def tokenize(
     Raises:
         ValueError: The segmenter is not installed.
     """
-    if rules == 1:
-        return _tokenize_first(caption, unit)
-    words = _split(caption, language, rules)
+    words = _split(caption, language)
     if unit == "words":
         if segmenter == "spaces" or caption.isascii():
             return words
-        return [part for word in words for part in _segment(word, segmenter, language, rules)]
-    text = join(words, *joining("words", language, rules))
+        return [part for word in words for part in _segment(word, segmenter, language)]
+    text = join(words, *joining("words", language))
     return split_clusters(text) if unit == "characters" else text.split()
 
 
-def _split(caption: str, language: str, rules: int, lower: bool = True) -> list[str]:
-    """Splits a caption at spaces and signs by rules 2 or later; without `lower` capitals stay."""
-    text, code = html.unescape(caption) if "&" in caption else caption, primary(language, rules)
-    word, table = (_word(code), _THIRD) if rules > 2 else (_SECOND_WORD, _SECOND)
+def _split(caption: str, language: str, lower: bool = True) -> list[str]:
+    """Splits a caption at spaces and signs; without `lower` capitals stay."""
+    text, code = html.unescape(caption) if "&" in caption else caption, primary(language)
+    word = _word(code)
     ascii_alone = text.isascii() and "~" not in text and code not in RESPELT_ASCII
-    if ascii_alone and not _is_dotless(language, rules):
-        return word.findall((text.lower() if lower else text).translate(table))
-    text = unicodedata.normalize("NFC", lower_case(text, language, rules) if lower else text)
+    if ascii_alone and not _is_dotless(language):
+        return word.findall((text.lower() if lower else text).translate(_TABLE))
+    text = unicodedata.normalize("NFC", lower_case(text, language) if lower else text)
     text = _WORD_BREAK.sub(" ", _GERSHAYIM.sub("\u05f4", text))
     if code == "he":
         text = _HEBREW_POINTS.sub("", text)
-    if rules > 2:
-        text = respelled(text, code)
-    return word.findall(unicodedata.normalize("NFC", text.translate(table)))
+    text = respelled(text, code)
+    return word.findall(unicodedata.normalize("NFC", text.translate(_TABLE)))
 
 
-def _tokenize_first(caption: str, unit: Unit) -> list[str]:
-    """Splits by the first version of the rules: words, or code points with their marks."""
-    # Lower-casing can decompose (capital I with a dot), hence the order.
-    text = unicodedata.normalize("NFC", caption.lower())
-    words = _FIRST_WORD.findall(unicodedata.normalize("NFC", text.translate(_FIRST[unit])))
-    if unit == "words":
-        return words
-    characters: list[str] = []
-    for char in " ".join(words):
-        if characters and unicodedata.category(char)[0] == "M":
-            characters[-1] += char
-        else:
-            characters.append(char)
-    return characters
-
-
-def base_words(caption: str, language: str = "", rules: int = RULES) -> list[str]:
+def base_words(caption: str, language: str = "") -> list[str]:
     """Splits a caption into the words whose places boxes name, whatever its tokens are.
 
     In scripts without spaces between words they are single characters.
     """
-    words = tokenize(caption, "words", language, rules)
-    if rules == 1 or caption.isascii():
+    words = tokenize(caption, "words", language)
+    if caption.isascii():
         return words
     return [
         part for word in words for part in (split_clusters(word) if has_closed(word) else [word])
     ]
 
 
-def spans(
-    words: Sequence[str], tokens: Sequence[str], language: str = "", rules: int = RULES
-) -> list[tuple[int, int]]:
+def spans(words: Sequence[str], tokens: Sequence[str], language: str = "") -> list[tuple[int, int]]:
     """Returns the first and the last token of each word of the same caption."""
     bare, names = [], ""
     for token in tokens:  # a character of several bytes is at its last
         text = read_bytes(names + token)
         names = "" if text else names + token
-        bare.append(lower_case(text.replace(MARK, "").replace(" ", ""), language, rules))
+        bare.append(lower_case(text.replace(MARK, "").replace(" ", ""), language))
     ends = list(itertools.accumulate(map(len, bare)))
     text, found, end = "".join(bare), [], 0
     for word in words:
@@ -388,7 +317,7 @@ def spans(
 
 
 def written_forms(
-    captions: Iterable[str], words: Iterable[str], language: str = "", rules: int = RULES
+    captions: Iterable[str], words: Iterable[str], language: str = ""
 ) -> dict[str, str]:
     """Finds the commonest written form of words inside sentences, where capitals mean something.
 
@@ -396,7 +325,6 @@ def written_forms(
         captions: Captions as written.
         words: The words, in small letters.
         language: Language code.
-        rules: Version of the rules that split captions into the words.
 
     Returns:
         Word -> its written form, where that is another one.
@@ -406,8 +334,8 @@ def written_forms(
         if caption.isupper():
             continue
         for sentence in _SENTENCE_END.split(caption):
-            for form in _split(sentence, language, rules, lower=False)[1:]:
-                forms[lower_case(form, language, rules)][form] += 1
+            for form in _split(sentence, language, lower=False)[1:]:
+                forms[lower_case(form, language)][form] += 1
     # A tie goes to small letters.
     best = {w: max([w, *forms[w]], key=forms[w].__getitem__) for w in words if w in forms}
     return {word: form for word, form in best.items() if form != word}
@@ -422,7 +350,7 @@ def split_clusters(text: str) -> list[str]:
     return regex.findall(r"\X", text)
 
 
-def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, str, str]:
+def joining(unit: Unit, language: str = "") -> tuple[str, str, str]:
     """Returns how tokens make a text: what stands between them, a pattern, its replacement.
 
     Spaces beside a letter of a script that has none between words go (not in Korean, where Han
@@ -432,11 +360,11 @@ def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, st
         return "", "", ""
     if unit == "subwords":
         return "", MARK, " "
-    if primary(language) in ("bo", "dz") and rules > 2:
+    if primary(language) in ("bo", "dz"):
         return " ", "([\u0f40-\u0fbc]) ", "\\1\u0f0b"
-    if rules == 1 or primary(language) == "ko":
+    if primary(language) == "ko":
         return " ", "", ""
-    return " ", _SECOND_CLOSE if rules == 2 else _CLOSE, r"\1"
+    return " ", _CLOSE, r"\1"
 
 
 def join(tokens: Sequence[str], separator: str, pattern: str, replacement: str) -> str:
@@ -487,17 +415,17 @@ def check_extra(name: str, argument: str, kind: str = "argument") -> None:
         raise invalid_value(argument, expected, repr(name), kind)
 
 
-def _segment(word: str, segmenter: Segmenter, language: str, rules: int) -> list[str]:
+def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
     """Splits what has no spaces into words; numbers and names with one stay whole."""
     if not has_closed(word):
         return [word]
-    parts = (_SECOND_NUMBER if rules == 2 else _NUMBER).split(word)
-    cut = _segmenter(segmenter, primary(language, rules), rules)
+    parts = _NUMBER.split(word)
+    cut = _segmenter(segmenter, primary(language))
     return [w for n, part in enumerate(parts) if part for w in ([part] if n % 2 else cut(part))]
 
 
 @functools.cache
-def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], list[str]]:
+def _segmenter(name: Segmenter, language: str) -> Callable[[str], list[str]]:
     check_extra(name, "segmenter")
     if name == "icu":
         from icu4py.breakers import WordBreaker
@@ -506,13 +434,11 @@ def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], li
             return list(WordBreaker(text, language or "root")) if has_closed(text) else [text]
 
         # It leaves Latin letters with the Thai word beside them.
-        return cut if rules == 2 else lambda text: sum(map(cut, _ONE_KIND.findall(text)), [])
+        return lambda text: sum(map(cut, _ONE_KIND.findall(text)), [])
     if name == "jieba":
         import jieba
 
         jieba.setLogLevel("WARNING")
-        if rules == 2:
-            return jieba.lcut
         # Most of its words with Latin letters have capitals, as T恤 (T-shirt).
         return lambda text: [word.lower() for word in jieba.lcut(text.upper())]
     if name == "mecab":

@@ -30,7 +30,6 @@ class Vocabulary:
         words: The words in the order of their ids; the first four are `SPECIAL_TOKENS`.
         unit: Tokens are "words", "characters" or "subwords".
         language: Language code of the captions; empty if it is not known.
-        rules: Version of the rules that split captions, see `tokenize`.
         segmenter: Finds words in scripts without spaces between them, see `tokenize`.
         written: Word -> its form in captions that are written, where that has capitals.
 
@@ -41,7 +40,6 @@ class Vocabulary:
     words: tuple[str, ...]
     unit: Unit = "words"
     language: str = ""
-    rules: int = RULES
     segmenter: Segmenter = "spaces"
     written: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     forms: tuple[str, ...] = field(init=False, repr=False, compare=False)
@@ -53,10 +51,6 @@ class Vocabulary:
             if getattr(self, name) not in options:
                 expected = f"one of {', '.join(options)}"
                 raise invalid_value(name, expected, repr(getattr(self, name)))
-        least = 2 if self.unit == "subwords" else 1
-        if self.rules not in range(least, RULES + 1):
-            expected = f"a version from {least} to {RULES}, that of this sat_tf"
-            raise invalid_value("rules", expected, repr(self.rules))
         if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             first = words[: len(SPECIAL_TOKENS)]
             raise invalid_value("words", f"the first words to be {SPECIAL_TOKENS}", first)
@@ -78,7 +72,6 @@ class Vocabulary:
         max_size: PositiveInt | None = None,
         unit: Unit = "words",
         language: str = "",
-        rules: int = RULES,
         segmenter: Segmenter = "spaces",
         capitals: bool = False,
     ) -> Vocabulary:
@@ -90,7 +83,6 @@ class Vocabulary:
             max_size: The most words to keep, special tokens not counted. None keeps all.
             unit: "words", "characters" or "subwords".
             language: Language code of the captions.
-            rules: Version of the rules that split captions.
             segmenter: See `tokenize`.
             capitals: Words regain their capitals in captions that are written.
 
@@ -99,12 +91,12 @@ class Vocabulary:
         """
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))
-        empty = cls(SPECIAL_TOKENS, unit, language, rules, segmenter)
+        empty = cls(SPECIAL_TOKENS, unit, language, segmenter)
         counts: Counter[str] = Counter()
         captions = [*captions] if capitals else captions
         for caption in captions:
-            counts.update(tokenize(caption, unit, language, rules, segmenter))
-        written = tokens.written_forms(captions, counts, language, rules) if capitals else {}
+            counts.update(tokenize(caption, unit, language, segmenter))
+        written = tokens.written_forms(captions, counts, language) if capitals else {}
         if unit == "subwords":
             forms: Counter[str] = Counter()
             for word, times in counts.items():
@@ -135,7 +127,7 @@ class Vocabulary:
 
     def tokenize(self, caption: str) -> list[str]:
         """Splits a caption as the training captions were; a subword may be none of `words`."""
-        found = tokenize(caption, self.unit, self.language, self.rules, self.segmenter)
+        found = tokenize(caption, self.unit, self.language, self.segmenter)
         if self.unit != "subwords":
             return found
         forms = (self.written.get(word, word) for word in found)
@@ -147,7 +139,7 @@ class Vocabulary:
 
     def base_words(self, caption: str) -> list[str]:
         """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
-        return tokens.base_words(caption, self.language, self.rules)
+        return tokens.base_words(caption, self.language)
 
     def places(
         self, caption: str, words: Sequence[str] | None = None
@@ -156,12 +148,12 @@ class Vocabulary:
         found = self.tokenize(caption)
         if words is None:
             words = self.base_words(caption)
-        spans = tokens.spans(words, found, self.language, self.rules)
+        spans = tokens.spans(words, found, self.language)
         return [(word, *span) for word, span in zip(words, spans, strict=True)]
 
     def joining(self) -> tuple[str, str, str]:
         """Returns how tokens make a text: what stands between, a pattern and its replacement."""
-        return joining(self.unit, self.language, self.rules)
+        return joining(self.unit, self.language)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the caption of a row of ids, up to `<end>`, without `<pad>` and `<start>`."""
@@ -189,15 +181,19 @@ class Vocabulary:
         return json.dumps(value, ensure_ascii=False, indent=0)
 
     def _value(self) -> dict[str, Any]:
-        value = {name: getattr(self, name) for name in ("unit", "language", "rules", "segmenter")}
-        return value | {"join": self.joining(), "words": self.words}
+        return {
+            "unit": self.unit,
+            "language": self.language,
+            "rules": RULES,
+            "segmenter": self.segmenter,
+            "join": self.joining(),
+            "words": self.words,
+        }
 
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of `to_json` without `written`; of unit and words under rules 1."""
-        value = self._value()
-        if self.rules == 1:
-            value = {"unit": self.unit, "words": self.words}
-        return hashlib.sha256(json.dumps(value, ensure_ascii=False, indent=0).encode()).hexdigest()
+        """SHA-256 (hexadecimal) of `to_json` without `written`."""
+        text = json.dumps(self._value(), ensure_ascii=False, indent=0)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
@@ -210,8 +206,13 @@ class Vocabulary:
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise invalid_value("text", "an object with a list `words`", repr(text[:80]))
-        old = {"unit": "words", "language": "", "rules": 1, "segmenter": "spaces", "written": {}}
-        return cls(tuple(words), **{name: value.get(name, old[name]) for name in old})
+        if value.get("rules") != RULES:
+            raise ValueError(
+                f"Its captions were split by other rules ({value.get('rules')}) than here "
+                f"({RULES}): train and export the captioner again."
+            )
+        given = {name: value[name] for name in ("unit", "language", "segmenter") if name in value}
+        return cls(tuple(words), **given, written=value.get("written", {}))
 
     def save(self, path: str | Path) -> None:
         """Writes the vocabulary as UTF-8 JSON, atomically."""

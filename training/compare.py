@@ -24,7 +24,7 @@ from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import SYSTEM_KEY, RunFolder
 from sat_tf.tokens import primary
-from training.config import DataConfig, common_data_dir, saved_data
+from training.config import DataConfig, common_data_dir
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
@@ -151,7 +151,7 @@ class Evaluated:
     @property
     def data(self) -> DataConfig:
         """The data set it was made on."""
-        return from_dict(DataConfig, saved_data(self.report["configuration"]["data"]))
+        return from_dict(DataConfig, self.report["configuration"]["data"])
 
     @property
     def seen_notes(self) -> list[str]:

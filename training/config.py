@@ -31,7 +31,6 @@ from sat_tf.run_folder import RunFolder, read_captioner
 from sat_tf.tokens import (
     CAPITAL_NOUNS,
     CHINESE,
-    RULES,
     Segmenter,
     Unit,
     check_extra,
@@ -49,8 +48,6 @@ T = TypeVar("T")
 
 # No code of Spanish; Kanuri, which knc is too.
 _MISTAKEN = {"sp": "a code such as en, de or es (Spanish)", "kr": ""}
-_FORMER_KEYS = {"pictures": "figures"}
-_FORMER_VALUES = (("batch_by", "picture", "image"),)
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,6 @@ class DataConfig:
     segmenter: Segmenter | None = None
     """Finds words where no spaces are: icu, jieba (Chinese) or mecab (Japanese); spaces takes those
     of the captions; None takes icu for such languages."""
-    rules: Literal[1, 2, 3] = RULES
-    """Version of the rules that split captions; 1 and 2 repeat runs of earlier versions."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     capitals: bool | None = None
@@ -101,11 +96,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
-        if self.rules > 1:  # runs of earlier versions may have others
-            _check_language(self.language, shortest=self.rules > 2)
-        if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
-            expected = f"2 or {RULES} with subwords or a segmenter"
-            raise invalid_value("--data.rules", expected, self.rules, "key")
+        _check_language(self.language)
         if self.capitals and self.unit == "characters":
             expected = f"False with `--data.tokens {self.unit}`"
             raise invalid_value("--data.capitals", expected, True, "key")
@@ -129,25 +120,21 @@ class DataConfig:
     @property
     def unit(self) -> Unit:
         """Tokens of a caption: those chosen, or the language's."""
-        by_language = "words" if self.rules == 1 else default_unit(self.language, self.rules)
-        return self.tokens or by_language
+        return self.tokens or default_unit(self.language)
 
     @property
     def regains_capitals(self) -> bool:
         """True if captions regain capitals: as chosen, or where nouns have them."""
         if self.capitals is None:
-            by_language = primary(self.language) in CAPITAL_NOUNS
-            return by_language and self.rules > 1 and self.unit != "characters"
+            return primary(self.language) in CAPITAL_NOUNS and self.unit != "characters"
         return self.capitals
 
     @property
     def splitting(self) -> dict[str, Any]:
         """Arguments of `tokenize` and `Vocabulary` for these captions."""
-        by_language = self.rules > 1 and self.unit == "words"
-        segmenter = default_segmenter(self.language, self.rules) if by_language else "spaces"
-        segmenter = self.segmenter or segmenter
-        names = {"language": self.language, "rules": self.rules, "segmenter": segmenter}
-        return {"unit": self.unit, **names}
+        by_language = default_segmenter(self.language) if self.unit == "words" else "spaces"
+        segmenter = self.segmenter or by_language
+        return {"unit": self.unit, "language": self.language, "segmenter": segmenter}
 
     @property
     def vocabulary(self) -> dict[str, Any]:
@@ -156,8 +143,8 @@ class DataConfig:
         return {**sizes, "capitals": self.regains_capitals, **self.splitting}
 
 
-def _check_language(code: str, shortest: bool) -> None:
-    """Checks a code by BCP 47's registry, and if `shortest`, that no better one means it."""
+def _check_language(code: str) -> None:
+    """Checks a code by BCP 47's registry, and that no better one means it."""
     expected = _MISTAKEN.get(code.lower()) or "a code such as en, de or zh-Hans"
     country = code.upper()
     with contextlib.suppress(LanguageTagError):
@@ -165,7 +152,7 @@ def _check_language(code: str, shortest: bool) -> None:
             standard, given = standardize_tag(code), Language.get(code, normalize=False)
             shorter = len(primary(standard)) < len(primary(code))
             moved = given.territory not in (None, Language.get(standard).territory)
-            if not shortest or not (shorter or moved or given.extlangs):
+            if not (shorter or moved or given.extlangs):
                 return
             if not Language.get(standard).extlangs:
                 expected = f"{standard}, the same language"
@@ -474,7 +461,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
     """
     path, values = RunFolder(run_dir).config, read_captioner(run_dir)
     try:
-        return read_saved(RunConfig, values)
+        return from_dict(RunConfig, values)
     except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
 
@@ -493,8 +480,6 @@ def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> R
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 recorded = read_run_config(folder.path)
                 config = config.split_at(recorded.data.held_out)
-                data = dataclasses.replace(config.data, rules=recorded.data.rules)
-                config = dataclasses.replace(config, data=data)
                 if folder.path == run_dir and config.fit.precision == "auto":
                     fit = dataclasses.replace(config.fit, precision=recorded.fit.precision)
                     config = dataclasses.replace(config, fit=fit)
@@ -523,39 +508,3 @@ def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
             "Choose one with `--data-dir`."
         )
     return next(iter(found), None)
-
-
-def read_saved(kind: type[T], values: dict[str, Any]) -> T:
-    """Builds the configuration of a run from its saved form, which may be an earlier version's.
-
-    Args:
-        kind: Type of the configuration.
-        values: The configuration in `config.json` or a report. Those keys and values of `fit` that
-            had another name in an earlier version are read under either name.
-
-    Raises:
-        ValueError: See `from_dict`.
-    """
-    match values:
-        case {"fit": dict(fit)}:
-            # A former key beside its present one is left to be refused.
-            keys = {old: new for old, new in _FORMER_KEYS.items() if new not in fit}
-            fit = {keys.get(key, key): value for key, value in fit.items()}
-            for key, old, new in _FORMER_VALUES:
-                if fit.get(key) == old:
-                    fit[key] = new
-            values = values | {"fit": fit}
-    if isinstance(values.get("data"), dict):
-        values = values | {"data": saved_data(values["data"])}
-    return from_dict(kind, values)
-
-
-def saved_data(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns saved `data` keys of any version.
-
-    Before there was `held_out`, folders were split at 0.1,0.2; before there was `rules`, captions
-    by the first.
-    """
-    rules = {"rules": 1} if "tokens" in values else {}
-    places = {"held_out": "0.1,0.2"} if values.get("name") == "folder" else {}
-    return rules | places | values

@@ -192,7 +192,6 @@ def _to_plan(rows: Sequence[tuple]) -> Plan:
 def read_job(text: str) -> Job:
     """Returns the settings that a plan holds as JSON."""
     values = json.loads(text)
-    values.pop("words", None)  # of earlier versions, which could leave them out
     return Job(**values | {"inputs": tuple(values["inputs"])})
 
 

@@ -233,48 +233,10 @@ def test_a_conjunct_and_a_family_are_one_character():
     assert tokenize("\u0915\u094d\u0937\u093f", "characters") == ["\u0915\u094d\u0937\u093f"]
 
 
-def test_earlier_rules_split_as_they_did():
-    assert tokenize("3.5 &amp; \u0130", rules=1) == ["3", "5", "amp", "i\u0307"]
-    assert tokenize("\u9ad83.5\u7c73", "characters", rules=1) == [*"\u9ad835\u7c73"]
-    assert tokenize("-5, EU:n 2\u20133\u2103", "words", "fi", rules=2) == ["5", "eu", "n", "2", "3"]
-    assert tokenize("\u7a7fT\u6064", "words", "zh", 2, "jieba") == ["\u7a7f", "t", "\u6064"]
-    with pytest.raises(ValueError, match="`rules`: expected a version from 2 to 3"):
-        Vocabulary.from_captions(["a"], unit="subwords", rules=1)
-
-
-@pytest.mark.parametrize(
-    ("language", "caption", "words"),
-    [
-        (
-            "iw",
-            "\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd",
-            "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
-        ),
-        ("azj", "IT", "it"),
-        ("tt-Latn", "IT", "it"),
-        ("tr", "IT", "\u0131t"),
-    ],
-)
-def test_the_second_rules_know_languages_by_their_own_codes(language, caption, words):
-    assert tokenize(caption, language=language, rules=2) == [words]
-
-
-@pytest.mark.parametrize("language", ["shn", "mnw", "cmn", "zh-Hans", "bo", "th"])
-def test_the_second_rules_find_words_as_they_did(language):
-    expected = {"cmn": ("characters", "icu"), "zh-Hans": ("characters", "icu")}
-    expected |= {"shn": ("words", "icu"), "mnw": ("words", "spaces")}
-    expected |= {"bo": ("characters", "spaces"), "th": ("words", "icu")}
-    found = default_unit(language, rules=2), default_segmenter(language, rules=2)
-    assert found == expected[language]
-
-
 def test_written_forms_are_of_words_as_the_rules_split_them():
     captions = ["Ein Auto*Innen Bild"] * 2
-    for rules, word in ((2, "Innen"), (3, "Auto*Innen")):
-        vocabulary = Vocabulary.from_captions(
-            captions, 1, language="de", rules=rules, capitals=True
-        )
-        assert vocabulary.written[word.lower()] == word
+    vocabulary = Vocabulary.from_captions(captions, 1, language="de", capitals=True)
+    assert vocabulary.written["auto*innen"] == "Auto*Innen"
 
 
 @pytest.mark.parametrize(
@@ -431,26 +393,11 @@ def test_words_of_boxes_have_spans_among_any_tokens(unit):
         assert word in vocabulary.join(found[first : last + 1])
 
 
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        (2, "1381225deb71cde732d9d50bdab66ae66367a5a14b410c85b770f354e5a0d0b6"),
-        (3, "148f787010994c567d985e18b12b1ce91d5dceaf8e6dbe79a50588468fddc915"),
-    ],
-)
-def test_rules_that_runs_have_recorded_stay_as_they_are(rules, expected):
-    value = {"unit": "words", "language": "zh", "rules": rules, "segmenter": "spaces"}
-    words = ["<pad>", "<start>", "<end>", "<unk>", "nba", "\u4e00\u53ea", "\u72d7"]
-    assert Vocabulary.from_json(json.dumps(value | {"words": words})).fingerprint() == expected
-
-
-def test_a_file_of_the_first_rules_stays_as_it_is():
-    text = '{"unit": "words", "words": ["<pad>", "<start>", "<end>", "<unk>", "3", "5"]}'
-    vocabulary = Vocabulary.from_json(text)
-    assert vocabulary.rules == 1 and vocabulary.encode("3.5") == [4, 5]
-    assert vocabulary.decode([4, 5]) == "3 5"
-    expected = "2e1f2a655bcd1b2c081fd3794d1f0b3aa8e6aa041942f62256efbb752ce6594b"
-    assert vocabulary.fingerprint() == expected
+def test_a_vocabulary_of_other_rules_is_refused():
+    vocabulary = Vocabulary.from_captions(["a dog"], 1, language="de")
     assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
-    with pytest.raises(ValueError, match="`rules`: expected a version from 1 to 3"):
-        Vocabulary.from_json(text.replace('"unit"', '"rules": 9, "unit"'))
+    value = json.loads(vocabulary.to_json())
+    for rules in ({"rules": 2}, {}):
+        text = json.dumps({k: v for k, v in value.items() if k != "rules"} | rules)
+        with pytest.raises(ValueError, match="split by other rules .* train and export .* again"):
+            Vocabulary.from_json(text)

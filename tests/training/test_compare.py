@@ -191,8 +191,6 @@ def test_digit_systems_are_compared_without_intervals(capsys, hard_digits_run, t
     report = json.loads((hard_digits_run / "evaluation" / "dev" / "report.json").read_text())
     error = report["scores"]["error"]
     report["scores"] |= {"error": error - 5.0, "own": 1.0}
-    fit = report["configuration"]["fit"]
-    fit["pictures"] = fit.pop("figures")  # the name that earlier versions gave it
     (tmp_path / "report.json").write_text(json.dumps(report))
     said = compared(capsys, hard_digits_run, tmp_path)
     assert "dev, 20 examples" in said and "Note: there are no intervals" in said

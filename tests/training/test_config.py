@@ -1,8 +1,6 @@
-"""Settings of the training loop under the names that earlier versions gave them."""
+"""Configurations as runs keep them."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,27 +17,13 @@ from training.config import (
 )
 from training.train import parse
 
-CAPTIONER = ("--recipe", "scenes_soft", "--fit.figures", "3", "--fit.batch_by", "image")
 
-
-def saved(run_dir: Path, flags: tuple[str, ...], **fit: Any) -> None:
-    """Writes the configuration of such a run as an earlier version did."""
-    values = to_dict(parse([*flags]).config)
-    assert values["fit"].pop("figures") == 3
-    values["fit"] |= {"pictures": 3} | fit
-    (run_dir / "config.json").write_text(json.dumps(values))
-
-
-def test_a_run_of_an_earlier_version_is_read_and_resumed(tmp_path):
-    saved(tmp_path, CAPTIONER, batch_by="picture")
-    assert read_run_config(tmp_path) == parse([*CAPTIONER]).config
-    check_run_dir(tmp_path, *CAPTIONER)
-
-
-def test_a_key_under_both_names_is_an_error(tmp_path):
-    saved(tmp_path, CAPTIONER, figures=2)
-    with pytest.raises(ValueError, match="unknown configuration key `fit.pictures`"):
-        check_run_dir(tmp_path, *CAPTIONER)
+def test_a_configuration_of_another_version_is_refused_with_what_to_do(tmp_path):
+    values = to_dict(parse(["--recipe", "scenes_soft"]).config)
+    values["fit"]["pictures"] = values["fit"].pop("figures")
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(RunError, match=r"config\.json .*`fit.pictures`.*train the run again"):
+        read_run_config(tmp_path)
 
 
 @pytest.mark.parametrize("name", published.names())

@@ -15,7 +15,6 @@ from training.config import (
     FitConfig,
     OptimizerConfig,
     RunConfig,
-    read_run_config,
     settled,
 )
 from training.recipes import RECIPES
@@ -105,19 +104,6 @@ def test_tokens_are_the_languages_unless_chosen():
     assert DataConfig().splitting["segmenter"] == "spaces"
     with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
         DataConfig(language="zh", tokens="words", segmenter="mecab")
-    with pytest.raises(ValueError, match="`--data.rules`: expected 2 or 3 with subwords"):
-        DataConfig(rules=1, tokens="subwords")
-
-
-def test_a_run_of_the_first_rules_keeps_them(tmp_path):
-    values = to_dict(RECIPES["scenes_soft"])
-    del values["data"]["rules"], values["data"]["segmenter"]
-    values["data"] |= {"tokens": "words", "language": "jp"}
-    (tmp_path / "config.json").write_text(json.dumps(values))
-    assert read_run_config(tmp_path).data.rules == 1
-    resumed = settled(RECIPES["scenes_soft"], tmp_path, None)
-    assert resumed.data.rules == 1
-    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 3
 
 
 def test_a_run_that_learns_on_from_the_same_folder_keeps_its_split(tmp_path):

@@ -64,7 +64,7 @@ class FeatureStore:
             notes = shards.notes(shard)
             self.skipped |= {int(index): why for index, why in notes["skipped"].items()}
             self.rotated += notes["rotated"]
-            self._lost += notes.get("lost", ())  # earlier versions did not note them
+            self._lost += notes["lost"]
 
     @classmethod
     def open(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.tokens import RULES, Segmenter, Unit, default_segmenter, primary
+from sat_tf.tokens import Segmenter, Unit, default_segmenter, primary
 from training.metrics import java
 from training.metrics.bootstrap import (
     UNDEFINED,
@@ -142,7 +142,6 @@ def score_captions(
     tokens: ScoreTokens | None = None,
     language: str = "en",
     unit: Unit = "words",
-    rules: int = RULES,
     segmenter: Segmenter = "spaces",
 ) -> CaptionScores:
     """Scores one caption per image against the reference captions of that image.
@@ -155,7 +154,6 @@ def score_captions(
             way to "simple" if Java does not run.
         language: Language code of the captions, such as "de".
         unit: How captions were split for the captioner, for the default of `tokens`.
-        rules: The same.
         segmenter: The same.
 
     Returns:
@@ -168,7 +166,7 @@ def score_captions(
     """
     _check(candidates, references)
     notes: list[str] = []
-    default = default_tokens(language, unit, rules, segmenter)
+    default = default_tokens(language, unit, segmenter)
     try:
         found = tokenise(candidates, references, tokens or default, language)
     except JavaError as error:
@@ -176,7 +174,7 @@ def score_captions(
             raise
         notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
         found = tokenise(candidates, references, "simple", language)
-    if found.tokeniser in ("ptb", "simple") and rules > 1 and default_segmenter(language) == "icu":
+    if found.tokeniser in ("ptb", "simple") and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
     if characters := found.tokeniser in OVER_CHARACTERS:
         if meteor:

@@ -42,14 +42,13 @@ PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
 def default_tokens(
     language: str = "en",
     unit: Unit = "words",
-    rules: int = RULES,
     segmenter: Segmenter = "spaces",
 ) -> ScoreTokens:
     """Returns the tokeniser of scores for captions that are split as told, see `tokenize`."""
     if segmenter != "spaces":
         return segmenter
     unspaced = default_segmenter(language) != "spaces" or default_unit(language) == "characters"
-    if unit == "characters" or (rules > 1 and unspaced):
+    if unit == "characters" or unspaced:
         return "characters"  # texts of these languages have no spaces, whoever put some in
     return "ptb" if primary(language) == "en" else "simple"
 

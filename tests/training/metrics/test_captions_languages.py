@@ -37,7 +37,7 @@ def asked(monkeypatch) -> list[str]:
 def test_characters_are_scored_as_words_set_apart_by_blanks(asked):
     found = score_captions(CHINESE, REFERENCES, language="zh", unit="characters")
     assert asked == []
-    wanted = score_captions(SPACED, SPACED_REFERENCES, language="zh", rules=1, meteor=False)
+    wanted = score_captions(SPACED, SPACED_REFERENCES, language="de", meteor=False)
     assert found.scores == pytest.approx(wanted.scores, nan_ok=True)
     assert found.scores["bleu_1_no_bp"] == pytest.approx(100.0)
     assert found.bleu[:, -2].tolist() == [5, 4]
