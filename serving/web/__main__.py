@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import logging
 import os
 import re
 import sys
 import threading
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,9 +27,11 @@ from serving.web import sources
 
 if TYPE_CHECKING:
     from serving.web.captioning import Captioner
+    from serving.web.model_process import Source
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _SECONDS_TO_END = 2  # for answers that are on their way
+_ASKING = 2  # processes that decode uploads and ask a model server about them
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?P<port>:[0-9]+)?", re.IGNORECASE)
 
@@ -90,7 +93,10 @@ def run(arguments: Arguments) -> None:
         import uvicorn
 
         from serving.web.app import Page
+        from serving.web.connections import BACKLOG, BoundedConnection, Seldom
 
+        for logger in ("asyncio", "uvicorn.error"):
+            logging.getLogger(logger).addFilter(Seldom())
         page = Page(
             **shown,
             notes=sources.notes_of(runs),
@@ -98,12 +104,16 @@ def run(arguments: Arguments) -> None:
             max_mb=arguments.max_mb,
             hosts=_hosts(arguments),
             proxies=arguments.allow_host,
+            ended=stack.close,
         )
         config = uvicorn.Config(
             page.app(),
             host=arguments.host,
             port=arguments.port,
-            log_level="warning",
+            http=BoundedConnection,
+            ws="none",
+            backlog=BACKLOG,
+            log_level="error",
             timeout_graceful_shutdown=_SECONDS_TO_END,
         )
         _serve(uvicorn.Server(config), arguments)
@@ -138,6 +148,7 @@ def _hosts(arguments: Arguments) -> tuple[str, ...]:
 
 def _serve(server, arguments: Arguments) -> None:
     sockets = [server.config.bind_socket()]
+    sockets[0].listen(server.config.backlog)  # from here on the system takes connections
     host = "localhost" if arguments.host == "0.0.0.0" else arguments.host
     host = f"[{host}]" if ":" in host else host
     address = f"http://{host}:{sockets[0].getsockname()[1]}/"
@@ -150,46 +161,56 @@ def _serve(server, arguments: Arguments) -> None:
 def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Captioner]:
     """Returns the captioners of a model server, by name."""
     try:
-        from serving.client import CaptionClient, Connection
+        from serving.client import Connection
     except ImportError as error:
         raise ValueError(
             f"`--server` needs {error.name}, which is not installed: {installation('client')}"
         ) from error
-    from serving.web.captioning import by_server
+    from serving.web.captioning import Served
 
     host, port = parse_server(arguments.server)
     # The page itself waits for a model that is away, and says so.
     connection = Connection(host, port, timeout=arguments.timeout, wait=False)
-    clients = {name: CaptionClient(connection, name) for name in arguments.model}
-    for client in clients.values():
-        stack.enter_context(client)
-    return {name: by_server(client, arguments.resize) for name, client in clients.items()}
+    served = {name: Served(connection, name, arguments.resize) for name in arguments.model}
+    return _captioners(served, stack, _ASKING)
+
+
+def _captioners(
+    models: Mapping[str, Source], stack: contextlib.ExitStack, count: int = 1
+) -> dict[str, Captioner]:
+    """Returns captioners of so many processes, which end with `stack`."""
+    from serving.web.model_process import ModelProcess, captioner
+
+    processes = [ModelProcess(list(models.values())) for _ in range(count)]
+    for process in processes:
+        stack.callback(process.stop)
+        process.start()
+    return {name: captioner(processes, source) for name, source in models.items()}
 
 
 def _own(
     arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
 ) -> dict[str, Any]:
     """Returns the page's own models, run by processes that end with `stack`."""
-    from serving.web.model_process import ModelProcess
-
     captioners = [*sources.newest_exports(arguments.export), *runs]
     sources.check_runs([*runs, *drawn])
     models = sources.named([*captioners, *drawn])
-    process, reading = ModelProcess(captioners), ModelProcess(drawn)
-    stack.callback(process.stop)
-    stack.callback(reading.stop)
-    process.start()
-    from serving.web.app import DigitModel  # while the first model loads
-
     shown = list(models.items())
-    captioning, reads = shown[: len(captioners)], shown[len(captioners) :]
+    captioning, reads = dict(shown[: len(captioners)]), dict(shown[len(captioners) :])
+    found = _captioners(captioning, stack)
+    # While the first model loads.
+    from serving.web.app import DigitModel
+    from serving.web.model_process import ModelProcess
+
+    reading = ModelProcess(list(reads.values()))
+    stack.callback(reading.stop)
     return {
-        "models": {name: process.captioner(folder) for name, folder in captioning},
+        "models": found,
         "lang": arguments.lang,
-        "kinds": {name: sources.kind_of(folder) for name, folder in captioning},
+        "kinds": {name: sources.kind_of(folder) for name, folder in captioning.items()},
         "digits": {
             name: DigitModel(read_reader_config(folder), functools.partial(reading.ask, folder))
-            for name, folder in reads
+            for name, folder in reads.items()
         },
         "open_digits": reading.start,
     }

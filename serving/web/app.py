@@ -14,17 +14,19 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Message
 
 from digits.models.config import ReaderConfig
 from sat_tf import viewer
-from serving.web.captioning import Captioner, Upload, UploadError, read_upload
+from serving.web.captioning import Captioner, UploadError
+from serving.web.connections import Guard
 
 T = TypeVar("T")
 
@@ -46,38 +48,39 @@ class Throttle:
     """Refuses uploads beyond a number at once and a rate (a token bucket); for one thread.
 
     Args:
-        at_once: Uploads that are being answered.
+        at_once: Uploads that have arrived and are being answered, or wait for it.
         per_minute: Uploads per minute; that many may come in one burst.
         clock: Returns seconds.
     """
 
     def __init__(
-        self, at_once: int = 12, per_minute: int = 240, clock: Callable[[], float] = time.monotonic
+        self, at_once: int = 32, per_minute: int = 240, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._at_once, self._per_minute, self._clock = at_once, per_minute, clock
         self._working, self._tokens, self._filled = 0, float(per_minute), clock()
 
-    @contextlib.contextmanager
-    def turn(self, tokens: int = 1) -> Iterator[None]:
-        """Holds a place inside the `with`.
-
-        Args:
-            tokens: 0 for another step of an upload that was counted.
-
-        Raises:
-            UploadError: There is none.
-        """
+    def count(self) -> None:
+        """Counts an upload; raises an `UploadError` beyond the rate."""
         now = self._clock()
         filled = self._tokens + (now - self._filled) * self._per_minute / 60
         self._tokens, self._filled = min(filled, self._per_minute), now
-        if self._working >= self._at_once or self._tokens < tokens:
-            raise UploadError("Too many requests at once: one moment, please.", 429)
-        self._tokens -= tokens
+        if self._tokens < 1:
+            raise self._refusal()
+        self._tokens -= 1
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Holds a place inside the `with`; raises an `UploadError` if there is none."""
+        if self._working >= self._at_once:
+            raise self._refusal()
         self._working += 1
         try:
             yield
         finally:
             self._working -= 1
+
+    def _refusal(self) -> UploadError:
+        return UploadError("Too many requests at once: one moment, please.", 429)
 
 
 @dataclass(frozen=True)
@@ -101,12 +104,14 @@ class Page:
         models: Captioners by the name shown, in the order shown.
         digits: Digit models of the second view by name, in the order shown.
         open_digits: Called when that view is opened.
+        ended: Called when the page ends.
         kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
         notes: Sentences about the models.
         about: Sentences on what the captioners know.
         lang: Language of the captions, instead of the one that each captioner names.
         max_mb: Largest upload.
-        upload_seconds: Time for an upload to arrive.
+        upload_seconds: Time for an upload to arrive, beside what it takes at `upload_rate`.
+        upload_rate: Bytes per second with which it has to arrive then.
         hosts: Names under which browsers may ask for the page.
         proxies: Names (`NAME` or `NAME:PORT`) in the browser's address if a proxy is in front: a
             request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
@@ -117,12 +122,14 @@ class Page:
     models: Mapping[str, Captioner]
     digits: Mapping[str, DigitModel] = field(default_factory=dict)
     open_digits: Callable[[], None] = lambda: None
+    ended: Callable[[], object] = lambda: None
     kinds: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
     lang: str | None = None
     max_mb: int = 20
-    upload_seconds: float = 60.0
+    upload_seconds: float = 10.0
+    upload_rate: float = 16_000.0
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
     proxies: tuple[str, ...] = ()
     throttle: Throttle = field(default_factory=Throttle)
@@ -142,7 +149,17 @@ class Page:
         ]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts))
         failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
-        return Starlette(routes=routes, middleware=[hosts], exception_handlers=failures)
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(Guard), hosts],
+            exception_handlers=failures,
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        yield
+        self.ended()
 
     def _document(
         self, name: str, opened: Callable[[], None] = lambda: None
@@ -150,8 +167,10 @@ class Page:
         headers = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
         content = (_OWN / name).read_bytes()
 
-        def document(_: Request) -> Response:
-            opened()
+        def document(request: Request) -> Response:
+            # Another site's page can ask for this address too; its browser says so.
+            if request.headers.get("sec-fetch-site") in ("same-origin", "none"):
+                opened()
             return Response(content, media_type="text/html", headers=headers)
 
         return document
@@ -184,33 +203,26 @@ class Page:
 
     async def _caption(self, request: Request) -> Response:
         async def answer(content: bytes, captioner: Captioner) -> dict[str, Any]:
-            return await captioner(await run_in_threadpool(read_upload, content), lambda _: None)
+            return await captioner(content, lambda _: None)
 
         return await self._answer(request, self.throttle, self.models, answer)
 
     async def _captions(self, request: Request) -> Response:
         """Answers for all captioners, a line of JSON for each as soon as it is there."""
         try:
-            self._check(request)
-            with self.throttle.turn():
-                content, _ = await _read_upload(request, self.upload_seconds)
+            async with self._arrived(request, self.throttle) as form:
+                with contextlib.ExitStack() as place:
+                    place.enter_context(self.throttle.turn())
+                    content = await _image_of(form)
+                    return _Lines(self._lines(content), place.pop_all())
         except UploadError as error:
             return _error(str(error), error.status)
-        headers = {"X-Accel-Buffering": "no"}  # a proxy passes each line on
-        return StreamingResponse(
-            self._lines(content or b""), media_type="application/x-ndjson", headers=headers
-        )
 
     async def _lines(self, content: bytes) -> AsyncIterator[str]:
         """Lines with `model` and its answer, or `error` and `status`; with `waiting`, why."""
-        try:
-            upload = await run_in_threadpool(read_upload, content)
-        except UploadError as error:
-            yield _line(error=str(error), status=error.status)
-            return
         waiting: dict[str, str] = {}  # why each captioner does not answer yet
         asked = {
-            asyncio.create_task(self._patiently(upload, name, waiting)) for name in self.models
+            asyncio.create_task(self._patiently(content, name, waiting)) for name in self.models
         }
         told = ""
         try:
@@ -228,13 +240,12 @@ class Page:
             for task in asked:
                 task.cancel()
 
-    async def _patiently(self, upload: Upload, name: str, waiting: dict[str, str]) -> dict:
+    async def _patiently(self, content: bytes, name: str, waiting: dict[str, str]) -> dict:
         """Asks a captioner until it is there and has time."""
         tell = functools.partial(waiting.__setitem__, name)
         while True:
             try:
-                with self.throttle.turn(tokens=0):
-                    found = await self.models[name](upload, tell)
+                found = await self.models[name](content, tell)
                 waiting.pop(name, None)
                 return {"model": name} | found
             except UploadError as error:
@@ -256,16 +267,44 @@ class Page:
     ) -> Response:
         """Reads an upload, asks the model it names; errors become sentences."""
         try:
-            self._check(request)
-            with throttle.turn():
-                content, name = await _read_upload(request, self.upload_seconds)
-                model = _find_model(models, name)
-                if content is None:
-                    raise UploadError("The request has no file called `image`.", 400)
-                found = await answer(content, model)
+            async with self._arrived(request, throttle) as form:
+                model = _find_model(models, form.get("model"))
+                with throttle.turn():
+                    found = await answer(await _image_of(form), model)
         except UploadError as error:
             return _error(str(error), error.status)
         return JSONResponse(found)
+
+    @contextlib.asynccontextmanager
+    async def _arrived(self, request: Request, throttle: Throttle) -> AsyncIterator[FormData]:
+        """Yields an upload, whose file is on disk if it is large.
+
+        Raises:
+            UploadError: It may not be sent, did not arrive in time, or broke off.
+        """
+        self._check(request)
+        throttle.count()
+        now = asyncio.get_running_loop().time
+        started, arrived = now(), 0
+
+        async def receive() -> Message:
+            nonlocal arrived
+            message = await request.receive()
+            arrived += len(message.get("body", b""))
+            limit.reschedule(started + self.upload_seconds + arrived / self.upload_rate)
+            return message
+
+        try:
+            async with asyncio.timeout(self.upload_seconds) as limit:
+                form = await Request(request.scope, receive).form(max_files=1, max_fields=8)
+        except TimeoutError as error:
+            raise UploadError("The upload took too long.", 408) from error
+        except ClientDisconnect as error:
+            raise UploadError("The upload was broken off.", 400) from error
+        try:
+            yield form
+        finally:
+            await form.close()
 
     def _check(self, request: Request) -> None:
         """Refuses what is too large before it is read, and other sites' pages."""
@@ -280,6 +319,19 @@ class Page:
             raise UploadError(f"The file is larger than {self.max_mb} MB: make it smaller.", 413)
 
 
+class _Lines(StreamingResponse):
+    """Lines of JSON, which keep a place until they end."""
+
+    def __init__(self, lines: AsyncIterator[str], place: contextlib.ExitStack) -> None:
+        headers = {"X-Accel-Buffering": "no"}  # a proxy passes each line on
+        super().__init__(lines, media_type="application/x-ndjson", headers=headers)
+        self._place = place
+
+    async def __call__(self, *connection: Any) -> None:
+        with self._place:
+            await super().__call__(*connection)
+
+
 def _site(origin: str) -> str | None:
     """Returns host and port of an origin; None for one that is not an address."""
     try:
@@ -288,24 +340,14 @@ def _site(origin: str) -> str | None:
         return None
 
 
-async def _read_upload(request: Request, seconds: float) -> tuple[bytes | None, Any]:
-    """Returns the image and the name of the model, if any.
-
-    Raises:
-        UploadError: It did not arrive in time, or broke off.
-    """
-    try:
-        async with (
-            asyncio.timeout(seconds),
-            request.form(max_files=1, max_fields=8) as form,
-        ):
-            image = form.get("image")
-            is_file = image is not None and not isinstance(image, str)
-            return await image.read() if is_file else None, form.get("model")
-    except TimeoutError as error:
-        raise UploadError("The upload took too long.", 408) from error
-    except ClientDisconnect as error:
-        raise UploadError("The upload was broken off.", 400) from error
+async def _image_of(form: FormData) -> bytes:
+    """Reads the image; raises an `UploadError` if there is none."""
+    image = form.get("image")
+    if not isinstance(image, UploadFile):
+        raise UploadError("The request has no file called `image`.", 400)
+    if not (content := await image.read()):
+        raise UploadError("The file is empty.", 400)
+    return content
 
 
 def _find_model(models: Mapping[str, T], name: object) -> T:

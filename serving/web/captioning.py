@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +17,7 @@ from sat_tf.viewer import crop_of, data_url, hypothesis_data
 
 if TYPE_CHECKING:
     from sat_tf.captions import Caption
-    from serving.client import CaptionClient, ServedCaption, ServingError
+    from serving.client import Connection, ServedCaption, ServingError
 
 _SHOWN = (1600, 1600)  # pixels
 # Of gRPC: what a model server does, and HTTP's status.
@@ -56,21 +57,29 @@ class Upload:
     shown: str | None = None
 
 
+@dataclass(frozen=True)
+class Served:
+    """A captioner of a model server; `resize` is the fit of photographs if it does not say."""
+
+    connection: Connection
+    model: str
+    resize: str = "crop"
+
+
 Tell = Callable[[str], None]
 """Takes a sentence on why an answer does not come yet."""
 
-Captioner = Callable[[Upload, Tell], Awaitable[dict[str, Any]]]
-"""Captions an upload as the viewer reads it, see `viewer_data`; raises an `UploadError`."""
+Captioner = Callable[[bytes, Tell], Awaitable[dict[str, Any]]]
+"""Captions an image file as the viewer reads it, see `viewer_data`; raises an `UploadError`."""
 
 
+@functools.lru_cache(maxsize=1)  # each captioner asks for it
 def read_upload(content: bytes) -> Upload:
     """Reads an image file.
 
     Raises:
         UploadError: It is none, or too large.
     """
-    if not content:
-        raise UploadError("The file is empty.", 400)
     try:
         decodable = to_decodable(content)
     except ValueError as error:
@@ -111,35 +120,39 @@ def viewer_data(
     }
 
 
-def by_server(client: CaptionClient, resize: str = "crop") -> Captioner:
-    """Returns a captioner that asks a model server; `resize` is for exports that do not say."""
-    from starlette.concurrency import run_in_threadpool
+def by_server(served: Served) -> Callable[[bytes], dict[str, Any]]:
+    """Returns a function that asks a model server about an image file.
 
-    from serving.client import ServingError
+    It returns `viewer_data` with the `version`, and raises an `UploadError`.
+    """
+    from serving.client import CaptionClient, ServingError
 
-    async def caption(upload: Upload, _: Tell) -> dict[str, Any]:
+    client = CaptionClient(served.connection, served.model)
+
+    def caption(content: bytes) -> dict[str, Any]:
+        upload = read_upload(content)
         try:
-            beam = await run_in_threadpool(client.beam, upload.content)
+            beam = client.beam(upload.content)
         except ServingError as error:
-            raise _in_words(error, client) from error
+            raise _in_words(error, served.connection) from error
         best = beam.captions[0]
         if not best.valid:
             reason = best.reason or "damaged"
             raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
         kind = beam.attention_kind or ("none" if best.alpha is None else "soft")
-        found = viewer_data(upload, beam.captions, kind, beam.resize or resize)
+        found = viewer_data(upload, beam.captions, kind, beam.resize or served.resize)
         return found | {"version": best.version}
 
     return caption
 
 
-def _in_words(error: ServingError, client: CaptionClient) -> UploadError:
+def _in_words(error: ServingError, connection: Connection) -> UploadError:
     """Describes a model server's error as the page's."""
     if error.too_large:
         return UploadError("This file is too large for the model server: make it smaller.", 413)
     if error.code.name in _STATUSES:
         words, status = _STATUSES[error.code.name]
-        return UploadError(f"The model server on {client.connection.address} {words}.", status)
+        return UploadError(f"The model server on {connection.address} {words}.", status)
     return UploadError(str(error), 502)
 
 

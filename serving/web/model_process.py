@@ -1,9 +1,10 @@
 """The models of the page, in a process beside it, without TensorFlow where there are graphs.
 
-The page starts `python -m serving.web.model_process PIPE FOLDER...`, asks it through the pipe, and
-starts it again if it ended: `ModelProcess`. The process loads the first model at once and the
-others when they are asked; it ends when the page's end of the pipe does, however the page ends.
-A captioner without graphs is loaded with TensorFlow, and its first caption has them made.
+The page starts `python -m serving.web.model_process PIPE`, asks it through the pipe, and starts it
+again if it ended: `ModelProcess`. The process alone decodes what was uploaded. It loads the first
+model at once and the others when they are asked; it ends when the page's end of the pipe does,
+however the page ends. A captioner without graphs is loaded with TensorFlow, and its first caption
+has them made.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ import sat_tf
 from sat_tf.commands import native_log_kept
 from sat_tf.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
-from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
+from serving.web.captioning import (
+    Captioner,
+    Served,
+    Tell,
+    UploadError,
+    by_server,
+    read_upload,
+    viewer_data,
+)
 
 if TYPE_CHECKING:
     from digits.reader import DigitReader
@@ -43,15 +52,32 @@ FIRST_TIME = "Loading the captioner, this first time with TensorFlow, which take
 _WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
 
 
+Source = Path | Served
+"""A run, a published model, an export for LiteRT, or a captioner of a model server."""
+
+
+def captioner(processes: Sequence[ModelProcess], source: Source) -> Captioner:
+    """Returns a captioner by whichever of the processes has fewer questions."""
+
+    async def caption(content: bytes, tell: Tell) -> dict[str, Any]:
+        process = min(processes, key=lambda process: process.questions)
+        return await process.ask(source, content, tell)
+
+    return caption
+
+
 class ModelProcess:
     """Models in one other process, which ends with this one; they answer one after another.
 
     Args:
-        folders: Runs, published models, or exports for LiteRT.
+        sources: The models.
+
+    Attributes:
+        questions: Those that are being answered or wait.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = list(folders)
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources, self.questions = list(sources), 0
         self._turn = asyncio.Lock()  # first come, first served
         self._lock = threading.Lock()  # a question whose asker has gone is still answered
         self._process: subprocess.Popen | None = None
@@ -68,31 +94,28 @@ class ModelProcess:
         self._stopped = True
         self._end()
 
-    def captioner(self, folder: Path) -> Captioner:
-        """Returns a captioner of the process."""
-
-        async def caption(upload: Upload, tell: Tell) -> dict[str, Any]:
-            return viewer_data(upload, *await self.ask(folder, upload.content, tell))
-
-        return caption
-
-    async def ask(self, folder: Path, content: bytes, tell: Tell = lambda _: None) -> Any:
+    async def ask(self, source: Source, content: bytes, tell: Tell = lambda _: None) -> Any:
         """Returns a model's answer about an image, once the questions before are answered.
 
         Args:
-            folder: The model's.
+            source: The model.
             content: The image file.
             tell: Takes sentences on why the answer does not come yet.
 
         Returns:
-            Of a captioner the hypotheses, the kind of attention and how it fits images to its
-            square; of a digit model `reading_data`.
+            Of a captioner `viewer_data`, of a digit model `reading_data`.
 
         Raises:
             UploadError: There is no answer.
         """
-        async with self._turn:
-            return await asyncio.to_thread(self._ask, self._folders.index(folder), content, tell)
+        self.questions += 1
+        try:
+            async with self._turn:
+                return await asyncio.to_thread(
+                    self._ask, self._sources.index(source), content, tell
+                )
+        finally:
+            self.questions -= 1
 
     def _ask(self, index: int, content: bytes, tell: Tell) -> Any:
         with self._lock:
@@ -129,22 +152,22 @@ class ModelProcess:
             self._pipe.close()
         self._pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        self._process = subprocess.Popen(
-            [*command, *map(str, self._folders)], pass_fds=[theirs.fileno()]
-        )
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         theirs.close()
+        with contextlib.suppress(OSError):  # it has ended: whoever asks finds out
+            self._pipe.send(self._sources)
 
 
 def main() -> int:
     """Answers until the page ends; returns the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too
     return_freed_memory()
-    serve(Connection(int(sys.argv[1])), [Path(folder) for folder in sys.argv[2:]])
+    serve(Connection(int(sys.argv[1])))
     return 0
 
 
-def serve(pipe: Connection, folders: Sequence[Path]) -> None:
-    """Answers questions from a pipe until its other end is closed.
+def serve(pipe: Connection) -> None:
+    """Answers questions from a pipe, on which the models come first, until its other end closes.
 
     It also ends, and the page starts another, when all captioners that TensorFlow was loaded for
     have their graphs.
@@ -154,10 +177,12 @@ def serve(pipe: Connection, folders: Sequence[Path]) -> None:
 
     def model(index: int) -> Callable[[bytes], Any]:
         if index not in models:
-            models[index] = load(folders[index])
+            models[index] = load(sources[index])
         return models[index]
 
-    def load(folder: Path) -> Callable[[bytes], Any]:
+    def load(folder: Source) -> Callable[[bytes], Any]:
+        if isinstance(folder, Served):
+            return by_server(folder)
         if digits.system_of(folder) is not None:
             pipe.send((_WAITING, LOADING))
             with native_log_kept():
@@ -173,23 +198,24 @@ def serve(pipe: Connection, folders: Sequence[Path]) -> None:
         except UploadError as error:
             return _REFUSED, str(error), error.status
         except Exception as error:  # of one model: the others go on
-            print(f"{folders[index]}: {error}", file=sys.stderr, flush=True)
+            print(f"{sources[index]}: {error}", file=sys.stderr, flush=True)
             return _REFUSED, f"It cannot be used: {error}", 500
 
     with contextlib.suppress(EOFError, OSError):
+        sources = pipe.recv()
         with contextlib.suppress(Exception):  # told to whoever asks
             model(0)
         while not heavy or any(map(graphs_missing, heavy)):
             pipe.send(answer(*pipe.recv()))
 
 
-def _caption(captioner: TrainedCaptioner, content: bytes) -> tuple:
-    config = captioner.config
+def _caption(captioner: TrainedCaptioner, content: bytes) -> dict[str, Any]:
+    upload, config = read_upload(content), captioner.config
     try:
-        (beam,) = captioner.beams([content])
+        (beam,) = captioner.beams([upload.content])
     except ValueError as error:
         raise UploadError(str(error), 400) from error
-    return beam, config.attention.kind, config.encoder.resize
+    return viewer_data(upload, beam, config.attention.kind, config.encoder.resize)
 
 
 def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:

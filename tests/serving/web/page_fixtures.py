@@ -1,9 +1,10 @@
 """The page in front of scripted models; folders that it takes for runs and exports."""
 
+import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -11,9 +12,10 @@ from PIL import Image
 
 from sat_tf.config import SearchConfig
 from sat_tf.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
-from serving.client import CaptionClient, Connection
+from serving.client import Connection
 from serving.web.app import DigitModel, Page
-from serving.web.captioning import by_server
+from serving.web.captioning import Captioner, Served, by_server
+from serving.web.connections import BoundedConnection
 from tests.image_files import encode
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
@@ -47,16 +49,22 @@ def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
                 digits[name] = DigitModel(model.config, model.answer)
                 continue
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
-            connection = Connection(port=port, timeout=20.0, wait=False)
-            client = stack.enter_context(CaptionClient(connection, name))
-            captioners[name] = by_server(client)
+            captioners[name] = _captioner(
+                by_server(Served(Connection(port=port, timeout=20.0, wait=False), name))
+            )
         yield Page(captioners, digits, hosts=("127.0.0.1", "testserver"))
+
+
+def _captioner(caption: Callable[[bytes], dict]) -> Captioner:
+    return lambda content, _: asyncio.to_thread(caption, content)
 
 
 @contextlib.contextmanager
 def listening(page: Page) -> Iterator[str]:
     """Serves a page inside the `with`; yields its address."""
-    server = uvicorn.Server(uvicorn.Config(page.app(), port=0, log_level="warning"))
+    server = uvicorn.Server(
+        uvicorn.Config(page.app(), port=0, log_level="warning", http=BoundedConnection)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     eventually(lambda: server.started or not thread.is_alive(), _STARTS_WITHIN)

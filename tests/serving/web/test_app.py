@@ -96,8 +96,6 @@ def test_one_upload_is_answered_by_every_captioner():
         }
         alone = upload(client, photograph(), model="soft").json()
         assert lines["soft"] == {"model": "soft"} | alone
-        (refused,) = ask_all(client, b"")
-        assert refused == {"error": "The file is empty.", "status": 400}
         assert [line["status"] for line in ask_all(client, b"text")] == [400, 400]
 
 
@@ -107,9 +105,9 @@ def test_one_upload_waits_for_a_captioner_that_is_away():
     with page_of(soft=port) as page, contextlib.ExitStack() as later:
         away = page.models["soft"]
 
-        async def soft(upload, tell):
+        async def soft(content, tell):
             try:
-                return await away(upload, tell)
+                return await away(content, tell)
             except UploadError:
                 later.enter_context(serve(ScriptedModel(), port))
                 raise
@@ -240,12 +238,12 @@ def test_only_this_machines_names_are_served(soft):
 
 def test_so_many_per_minute_and_at_once_and_no_more():
     now = [0.0]
-    throttle = Throttle(per_minute=3, clock=lambda: now[0])
+    throttle = Throttle(at_once=1, per_minute=3, clock=lambda: now[0])
 
     def passed() -> bool:
         try:
-            with throttle.turn():
-                return True
+            throttle.count()
+            return True
         except UploadError as error:
             assert error.status == 429
             return False
@@ -253,8 +251,32 @@ def test_so_many_per_minute_and_at_once_and_no_more():
     assert [passed() for _ in range(4)] == [True, True, True, False]
     now[0] += 20.0  # a third of a minute: one more
     assert [passed() for _ in range(2)] == [True, False]
-    throttle = Throttle(at_once=1)
     with throttle.turn(), pytest.raises(UploadError, match="at once"), throttle.turn():
         pass
     with throttle.turn():  # the place is free again
         pass
+
+
+def test_a_place_is_held_until_all_captioners_have_answered():
+    seen, throttle = [], Throttle(at_once=1)
+
+    async def soft(content, tell):
+        with pytest.raises(UploadError), throttle.turn():
+            seen.append("a free place")
+        return {}
+
+    client = TestClient(Page({"soft": soft}, hosts=("testserver",), throttle=throttle).app())
+    for _ in range(2):
+        assert ask_all(client, photograph()) == [{"model": "soft"}]
+    assert not seen
+
+
+def test_no_type_is_guessed_and_other_sites_start_nothing():
+    opened = []
+    page = Page({}, hosts=("testserver",), open_digits=lambda: opened.append(True))
+    client = TestClient(page.app())
+    for path in ("/", "/assets/viewer.js", "/nowhere"):
+        assert client.get(path).headers["x-content-type-options"] == "nosniff"
+    for site, count in (("cross-site", 0), ("same-site", 0), ("none", 1), ("same-origin", 2)):
+        client.get("/digits", headers={"sec-fetch-site": site})
+        assert len(opened) == count

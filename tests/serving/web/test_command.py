@@ -61,7 +61,7 @@ def shown(monkeypatch):
     def show(*argv: str) -> tuple[Page, list[list[Path]]]:
         pages, served = [], []
 
-        monkeypatch.setattr(ModelProcess, "start", lambda process: served.append(process._folders))
+        monkeypatch.setattr(ModelProcess, "start", lambda process: served.append(process._sources))
         monkeypatch.setattr("serving.web.app.Page.app", lambda page: pages.append(page))
         monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
         assert main([*argv, "--no-browser", "--port", "0"]) == 0

@@ -16,6 +16,7 @@ from serving.web import model_process
 from serving.web.captioning import UploadError
 from serving.web.model_process import FIRST_TIME, LOADING, MOST_TRIES, ModelProcess
 from tests.digits.small_readers import write_reader
+from tests.page_data import decode_map
 from tests.sat_tf.tiny_runs import png, write_run
 from tests.serving.web.page_fixtures import drawing as drawn
 from tests.waiting import eventually
@@ -39,6 +40,10 @@ def processes():
 def ask(process: ModelProcess, folder: Path, content: bytes, said: list[str] | None = None):
     said = [] if said is None else said
     return asyncio.run(asyncio.wait_for(process.ask(folder, content, said.append), 300))
+
+
+def texts(answer: dict) -> list[str]:
+    return [hypothesis["text"] for hypothesis in answer["hypotheses"]]
 
 
 def has_loaded(process: ModelProcess, package: str) -> bool:
@@ -67,16 +72,18 @@ def run(made, monkeypatch) -> Path:
 
 def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, run):
     process, said = processes(run), []
-    beam, kind, resize = ask(process, run, png(), said)
+    answer = ask(process, run, png(), said)
     (expected,) = sat_tf.load(run).beams([png()])
-    assert [c.text for c in beam] == [c.text for c in expected] and len(beam) > 1
-    np.testing.assert_allclose(beam[1].alpha, expected[1].alpha, atol=1e-5)
-    assert (kind, resize) == ("soft", "crop") and said == [LOADING]
+    assert texts(answer) == [c.text for c in expected] and len(expected) > 1
+    shown, best = answer["hypotheses"][0], expected[0]
+    found = decode_map(shown["words"][0], shown["peak"], answer["grid"])
+    np.testing.assert_allclose(found, best.alpha[0], atol=best.alpha.max() / 255)
+    assert answer["kind"] == "soft" and said == [LOADING]
     assert has_loaded(process, "ai_edge_litert") and not has_loaded(process, "tensorflow")
     with pytest.raises(UploadError, match="Cannot read the image") as error:
         ask(process, run, b"text")
     assert error.value.status == 400
-    assert ask(process, run, png())[0][0].text == expected[0].text  # and it goes on
+    assert texts(ask(process, run, png())) == texts(answer)  # and it goes on
 
 
 @pytest.mark.slow
@@ -92,15 +99,15 @@ def test_without_graphs_tensorflow_answers_until_they_are_made(processes, tmp_pa
     said.clear()
     light = ask(process, run, png(), said)
     assert said == [LOADING] and not has_loaded(process, "tensorflow")
-    assert [beam[0].text for beam, *_ in (again, light)] == [first[0][0].text] * 2
+    assert texts(again)[0] == texts(light)[0] == texts(first)[0]
 
 
 def test_an_export_for_litert_is_captioned(processes, made, monkeypatch):
     run, home = made
     monkeypatch.setenv("SAT_TF_CACHE", str(home))
     (export,) = (settings.parent for settings in home.glob(f"graphs/*/{SETTINGS}"))
-    beam, kind, _ = ask(processes(export), export, png())
-    assert beam[0].text == lite.load(export).caption(png()).text and kind == "soft"
+    answer = ask(processes(export), export, png())
+    assert texts(answer)[0] == lite.load(export).caption(png()).text and answer["kind"] == "soft"
 
 
 @pytest.mark.slow
@@ -119,14 +126,14 @@ def test_a_model_that_cannot_be_loaded_is_told_and_the_others_answer(processes, 
     process = processes(broken, run)
     with pytest.raises(UploadError, match="It cannot be used: .*vocabulary.json"):
         ask(process, broken, png())
-    assert ask(process, run, png())[1] == "soft"
+    assert ask(process, run, png())["kind"] == "soft"
 
 
 def test_a_process_that_the_system_ended_is_started_again(processes, run):
     process = processes(run)
     first = ask(process, run, png())
     process._process.kill()
-    assert ask(process, run, png())[0][0].text == first[0][0].text
+    assert texts(ask(process, run, png())) == texts(first)
 
 
 def test_a_question_that_ends_every_process_is_given_up(processes, tmp_path, monkeypatch):
