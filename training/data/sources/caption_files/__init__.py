@@ -40,6 +40,7 @@ from training.data.sources.caption_files.objects import read_cvat, read_json, re
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     CaptionFile,
+    FolderNames,
     Record,
     Source,
     lines,
@@ -70,7 +71,7 @@ def read_captions(path: Path) -> tuple[Record, ...]:
 
 
 def read_caption_file(
-    path: Path, columns: str | None = None, root: Path | None = None
+    path: Path, columns: str | None = None, root: Path | None = None, divided: bool = False
 ) -> CaptionFile:
     """Reads a caption file; again only if it has changed.
 
@@ -78,6 +79,7 @@ def read_caption_file(
         path: The file; a folder for pairs of image and text.
         columns: Roles of columns by the user, `image=NAME,caption=NAME`.
         root: Folder of the images, for a form that only their names can settle.
+        divided: Whether names divide the images, so that splits in the file are not read.
 
     Raises:
         DataError: The file cannot be read, does not parse, or names no image.
@@ -87,14 +89,14 @@ def read_caption_file(
         changed = status.st_mtime_ns
         if path.is_dir():  # which does not change with its files
             changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text, _ in pairs(path)))
-        return _read(path, columns, root, changed, status.st_size)
+        return _read(path, columns, root, divided, changed, status.st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 @functools.lru_cache(maxsize=16)
 def _read(
-    path: Path, columns: str | None, root: Path | None, changed: int, size: int
+    path: Path, columns: str | None, root: Path | None, divided: bool, changed: int, size: int
 ) -> CaptionFile:
     name = path.name.lower()
     suffix = next((suffix for suffix in _READERS if name.endswith(suffix)), None)
@@ -102,11 +104,11 @@ def _read(
     if reader is None:
         kinds = ", ".join(f"*{suffix}" for suffix in _READERS)
         raise DataError(f"{path}: expected a file named {kinds}.{advice_without_captions([path])}")
-    source = Source(path, parse_columns(columns), root)
+    source = Source(path, parse_columns(columns), FolderNames(root), divided)
     records = tuple(reader(source))
     if not records:
         raise DataError(f"{path} holds no image.")
-    return CaptionFile(path, records, source.finished())
+    return CaptionFile(path, records, source.finished(), frozenset({path, *source.used}))
 
 
 def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:

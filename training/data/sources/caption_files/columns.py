@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -21,8 +21,10 @@ from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     MARKS,
     Source,
+    are_words,
     as_captions,
     image_name,
+    is_word_list,
     known_split,
 )
 
@@ -42,6 +44,7 @@ _WORDS = {
     "split": "split set subset partition set_name data_split",
 }
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
+_ROLE_WORDS = {word for name in (*_IMAGES, *_CAPTIONS) for word in name.split("_")}
 # About an image, and no captions; or none beside a title.
 _QUESTIONS = ("question", "query", "answer", "instruction", "system")
 _LISTS = ("keyword", "tag", "license", "rights", "ingredient")
@@ -61,37 +64,58 @@ class Chosen:
     """Indices of the columns.
 
     Attributes:
-        image: The image's name.
-        captions: Its captions; several for one caption per column.
+        pairs: Column of an image's name, and those of its captions; several if rows name several
+            images.
         split: Its split; None without.
         group: The group of images that it belongs to; None without.
         joint: Mark between several captions in one cell; None without.
         marks: Columns that mark captions as valid or not, with their names; the latter are left
             out.
-        left_out: Mark -> number of captions that it left out.
+        words: Whether a cell is a list of the words of one caption.
+        left_out: Reason -> number of captions that it left out.
     """
 
-    image: int
-    captions: tuple[int, ...]
+    pairs: tuple[tuple[int, tuple[int, ...]], ...]
     split: int | None
     group: int | None = None
     joint: str | None = None
     marks: Mapping[int, str] = field(default_factory=dict)
+    words: bool = False
     left_out: Counter = field(default_factory=Counter)
 
-    def cells(self, of: Callable[[int], Any]) -> tuple[Any, list[Any], Any, Any]:
-        """Image, captions, split and group of a row, whose cells `of` returns by their columns."""
+    @property
+    def image(self) -> int:
+        """The first column of images."""
+        return self.pairs[0][0]
+
+    @property
+    def captions(self) -> tuple[int, ...]:
+        """All columns of captions."""
+        return tuple(dict.fromkeys(i for _, captions in self.pairs for i in captions))
+
+    def cells(self, of: Callable[[int], Any]) -> list[tuple[Any, list[Any], Any, Any]]:
+        """Returns image, captions, split and group of each image of a row.
+
+        Args:
+            of: Returns the row's cell in a column. Of several images, blank ones are left out.
+        """
         split, group = (None if i is None else of(i) for i in (self.split, self.group))
-        texts = self._texts(map(of, self.captions))
         refused = next((m for i, name in self.marks.items() if (m := _refusal(name, of(i)))), None)
-        if refused is not None and texts:
-            self.left_out[refused] += len(texts)
-            texts = []
-        return of(self.image), texts, split, group
+        found = []
+        for image, captions in self.pairs:
+            texts = self._texts(map(of, captions))
+            if refused is not None and texts:
+                self.left_out[f"marked {refused}"] += len(texts)
+                texts = []
+            found.append((of(image), texts, split, group))
+        return [cells for cells in found if cells[0] not in (None, "")] or found[:1]
 
     def _texts(self, cells: Iterable[Any]) -> list[Any]:
         """Captions of a row's cells; of several columns, blank cells are left out."""
-        found = [text for cell in cells for text in as_captions(cell)]
+        of_cells = map(as_captions, cells)
+        if self.words:
+            of_cells = ([texts] if is_word_list(texts) else texts for texts in of_cells)
+        found = [text for texts in of_cells for text in texts]
         if self.joint:
             parts = [t.split(self.joint) if isinstance(t, str) else [t] for t in found]
             found = [part for of_text in parts for part in of_text]
@@ -125,6 +149,11 @@ def is_known(name: str) -> bool:
     """Returns whether a heading names a role."""
     name = plain(name)
     return name in _IMAGES or name in _IDS or name in _SPLITS or is_caption(name)
+
+
+def is_image_heading(name: str) -> bool:
+    """Returns whether a heading names images, not merely their ids."""
+    return plain(name) in _IMAGES
 
 
 def is_image_name(value: Any) -> bool:
@@ -166,18 +195,57 @@ class _Columns:
 
     def choose(self) -> Chosen:
         given = {role: self._given(role) for role in self.source.columns}
-        image = given["image"][0] if "image" in given else self._image()
-        captions = given.get("caption") or self._captions(image)
-        split = given["split"][0] if "split" in given else self._split({image, *captions})
+        pairs = self._pairs(given.get("image"), given.get("caption"))
+        images, captions = [image for image, _ in pairs], [i for _, of in pairs for i in of]
+        taken = {*images, *captions}
+        split = given["split"][0] if "split" in given else self._split(taken)
         group = given.get("group") or [i for i in self._called("group") if i not in captions]
-        joint = self._joint(captions[0]) if len(captions) == 1 else None
+        joint = self._joint(captions[0]) if len({*captions}) == 1 else None
         group = group[0] if group else None
-        rest = {*range(len(self.names))} - {image, *captions, split, group}
-        marks = {i: self.plain[i] for i in sorted(rest) if self._marks(i, self.values[i])}
-        left_out = self.source.left_out
-        chosen = Chosen(image, tuple(captions), split, group, joint, marks, left_out)
+        marks = {
+            i: self.plain[i]
+            for i, values in enumerate(self.values)
+            if i not in {*taken, split, group} and self._marks(i, values)
+        }
+        words = are_words(v for i in {*captions} for v in self.values[i])
+        chosen = Chosen(pairs, split, group, joint, marks, words, self.source.left_out)
         self._note(chosen)
         return chosen
+
+    def _pairs(
+        self, given: list[int] | None, captions: list[int] | None
+    ) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """The columns of images, each with those of its captions.
+
+        Where both are told apart by the same numbers or words, image_0 has caption_0 alone.
+        """
+        told = captions or [i for i, v in enumerate(self.values) if v and is_caption(self.plain[i])]
+        by_key: dict[str, list[int]] = {}
+        for i in told:
+            by_key.setdefault(_without_role(self.plain[i]), []).append(i)
+        several = len(by_key) > 1 and (given is None or len(given) > 1 or captions is None)
+        like = [i for i in range(len(self.names)) if self._is_like_image(i)] if several else []
+        numbered = {
+            key: i for i in given or like if (key := _without_role(self.plain[i])) in by_key
+        }
+        beside = {i for i in like if _without_role(self.plain[i]) in by_key}
+        if len(numbered) > 1 and numbered.keys() != by_key.keys():
+            self._ask("image", [*numbered.values()])
+        if len(numbered) > 1 or (
+            len(numbered) == 1 and given and captions is None and beside - {*given}
+        ):
+            return tuple((i, tuple(by_key[key])) for key, i in numbered.items())
+        images = given or [self._image()]
+        shared = tuple(captions or self._captions({*images}))
+        return tuple((image, shared) for image in images)
+
+    def _is_like_image(self, column: int) -> bool:
+        """Tests if a column may name images, by its heading and content."""
+        named = not {*self.plain[column].split("_")}.isdisjoint(_IMAGES) or re.match(
+            "im(age|g)", self.plain[column]
+        )
+        values = self.values[column]
+        return mostly(is_image_name, values) or bool(named and mostly(self._is_stem, values))
 
     def _given(self, role: str) -> list[int]:
         found = []
@@ -223,10 +291,10 @@ class _Columns:
         """Tests if a cell may name an image of the folder."""
         if not isinstance(value, str):
             return not isinstance(value, int) or self._is_stem(value)
-        if os.path.isfile(os.path.join(self.source.root or "", value)):
+        if os.path.isfile(os.path.join(self.source.folder.root or "", value)):
             return True  # most often, and without listing the folder
         name = PurePosixPath(image_name(value).replace("\\", "/")).stem.lower()
-        return bool({name, name[9:], unquote(name)} & self.source.small_stems)
+        return bool({name, name[9:], unquote(name)} & self.source.folder.small_stems)
 
     def _is_id(self, column: int) -> bool:
         """Tests if a column holds no mere numbers, unless it is called the id of something."""
@@ -234,14 +302,14 @@ class _Columns:
         return called or not all(str(value).isdecimal() for value in self.values[column])
 
     def _is_stem(self, value: Any) -> bool:
-        return isinstance(value, (str, int)) and str(value) in self.source.stems
+        return isinstance(value, (str, int)) and str(value) in self.source.folder.stems
 
-    def _captions(self, image: int) -> list[int]:
-        rest = [i for i, values in enumerate(self.values) if i != image and values]
+    def _captions(self, images: Collection[int]) -> list[int]:
+        rest = [i for i, values in enumerate(self.values) if i not in images and values]
         rest = [i for i in rest if not mostly(_names_image, self.values[i])]
         texts = [i for i in rest if mostly(is_phrase, self.values[i])]
         texts = [i for i in texts if self.plain[i].rstrip("s") not in _QUESTIONS]
-        found = [i for i in range(len(self.names)) if i != image and is_caption(self.plain[i])]
+        found = [i for i, n in enumerate(self.plain) if i not in images and is_caption(n)]
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []
         filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
@@ -332,7 +400,7 @@ class _Columns:
         return [i for i, plain in enumerate(self.plain) if plain == name]
 
     def _note(self, chosen: Chosen) -> None:
-        roles = {chosen.image: "image"} | dict.fromkeys(chosen.captions, "caption")
+        roles = {i: "image" for i, _ in chosen.pairs} | dict.fromkeys(chosen.captions, "caption")
         roles |= {} if chosen.split is None else {chosen.split: "split"}
         roles |= {} if chosen.group is None else {chosen.group: "group"}
         index = re.compile(r"(unnamed_+\d+|index|)")
@@ -345,6 +413,11 @@ class _Columns:
         if ignored or any(self.plain[i] not in usual for i in roles):
             said = [f"{role} is {self.names[i]!r}" for i, role in roles.items()]
             rest = f"; not read: {', '.join(ignored)}" if ignored else ""
+            apart = len({captions for _, captions in chosen.pairs}) > 1
+            each = (
+                "each image has the captions of its number" if apart else "they share the captions"
+            )
+            rest = (f"; {each}" if len(chosen.pairs) > 1 else "") + rest
             self.source.note(f"{', '.join(said)}{rest}")
         for i in (i for name in ("lang", "language", "locale") for i in self._called(name)):
             if len(several := sorted(set(map(str, self.values[i])))) > 1:
@@ -355,7 +428,9 @@ class _Columns:
         names = [self.names[i] for i in several]
         listed = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
         one, two = (shlex.quote(f"{role}={name}") for name in names[:2])
-        both = f", or take several with `{one},{two}`" if role == "caption" else ""
+        both = f", or take several with `{one},{two}`"
+        if role == "image":
+            both += ", which then share the captions"
         self._fail(
             f"the columns {listed} could each be the {role}; choose with "
             f"`--data.columns {one}`{both}"
@@ -378,6 +453,12 @@ def _refusal(name: str, value: Any) -> str | None:
     if name in MARKS:
         return name if mark in _YES else None
     return f"{mark} in {name!r}" if mark in _REFUSED else None
+
+
+def _without_role(name: str) -> str:
+    """Returns what is left of a plain heading without the words for image or caption."""
+    words = re.findall(r"[^\W\d_]+|\d+", name)
+    return "_".join(word for word in words if word not in _ROLE_WORDS)
 
 
 def _is_flag(value: Any) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from training.data.examples import DataError
 from training.data.sources.caption_files.columns import (
     choose,
     is_caption,
@@ -124,7 +125,7 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
     lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
-    if mostly(source.stems.__contains__, lists):
+    if mostly(source.folder.stems.__contains__, lists):
         return _mapping(source, content, None)
     for key in ("data", "annotations", *lists[:1]):
         if key in lists:
@@ -143,7 +144,7 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
 def _below(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     """Reads a mapping of names, or the records deeper in one whose keys name no images."""
     counts = {key: _records_in(value) for key, value in content.items()}
-    named = not source.stems.isdisjoint(content)
+    named = not source.folder.stems.isdisjoint(content)
     if named or not any(counts.values()) or (len(content) > 1 and _objects([*content.values()])):
         return _mapping(source, content, None)
     key = max(counts, key=counts.__getitem__)
@@ -228,7 +229,7 @@ def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> En
         if isinstance(value, dict) and value and all(map(is_image_name, value)):
             entries += _mapped(source, value, split)  # of a kind, such as a folder
         elif isinstance(value, dict):
-            stems = source.stems if name not in source.stems else ()
+            stems = source.folder.stems if name not in source.folder.stems else ()
             named = any(is_image_name(v) or (type(v) is str and v in stems) for v in value.values())
             flat: dict[str, Any] = {} if named else {"image": name}
             for key, inner in value.items():  # VIA has them in file_attributes
@@ -263,7 +264,9 @@ def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
 def _table(source: Source, entries: Entries) -> Iterator[Record]:
     """Reads records whose keys are like the columns of a table, or those of objects in them."""
     entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
-    if not source.can_begin(_rows(source, entries)):
+    try:
+        next(_rows(source.trial(), entries), None)
+    except DataError:
         entries = [(place, unnested(entry), part) for place, entry, part in entries]
     return _rows(source, entries)
 
@@ -287,14 +290,15 @@ def _rows(source: Source, entries: Entries) -> Iterator[Record]:
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
     chosen = choose(source, f"{entries[0][0]} and others", names, rows)
     for place, entry, part in entries:
-        found, texts, split, group = chosen.cells(lambda i, entry=entry: entry.get(names[i]))
-        if found is None:
-            keys = ", ".join(map(repr, entry))[:120]
-            advice = "write the image's name into it, or leave it out"
-            source.fail(place, f"no {names[chosen.image]!r} ({advice}); it has {keys}")
-        if texts and source.marked(entry):  # by a key that the first records lack
-            texts = []
-        yield from source.records(place, found, texts, part if split is None else split, group)
+        cells = chosen.cells(lambda i, entry=entry: entry.get(names[i]))
+        for found, texts, split, group in cells:
+            if found is None:
+                keys = ", ".join(map(repr, entry))[:120]
+                advice = "write the image's name into it, or leave it out"
+                source.fail(place, f"no {names[chosen.image]!r} ({advice}); it has {keys}")
+            if texts and source.marked(entry):  # by a key that the first records lack
+                texts = []
+            yield from source.records(place, found, texts, part if split is None else split, group)
 
 
 def _with_shown_image(source: Source, place: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:

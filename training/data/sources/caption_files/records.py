@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import json
 import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 
 from sat_tf.images import SUFFIXES as READ_SUFFIXES
+from sat_tf.spellings import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
 
 IMAGE_SUFFIXES = READ_SUFFIXES
@@ -45,9 +47,12 @@ _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s+(?=['"]))?"""
 # Marks that tutorials write around captions.
 _FRAME = re.compile(
     r"^(?:(?:<(?:s|sos|bos|start)>|\[start\])\s*|startseq\s+)"
-    r"|(?:\s*(?:</s>|<(?:eos|end)>|\[end\])|\s+endseq)$",
+    r"|(?:\s*(?:</s>|<(?:eos|end)>|\[end\])|\s+endseq)(?:\s*(?:<pad>|\[pad\]))*$"
+    r"|(?:\s*(?:<pad>|\[pad\]))+$",
     re.IGNORECASE,
 )
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_MOST_LETTERS = 3  # of a word in letters without spaces; more may be a caption
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,44 @@ class CaptionFile:
         records: Its records, in order.
         notes: Sentences on what was not taken as it stands: columns that were chosen by their
             content or not read, captions left out.
+        used: The file, and others that were read with it.
     """
 
     path: Path
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
+    used: frozenset[Path] = frozenset()
+
+
+class FolderNames:
+    """The names of the images in a folder, listed when first asked for.
+
+    Args:
+        root: The folder; None for no images.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+
+    @cached_property
+    def images(self) -> list[tuple[str, str]]:
+        """Folders and names of the images, at any depth, hidden files and folders left out."""
+        found = []
+        for folder, folders, files in os.walk(self.root) if self.root is not None else ():
+            folders[:] = [name for name in folders if name[0] != "."]
+            images = (file for file in files if file.lower().endswith(IMAGE_SUFFIXES))
+            found += [(folder, file) for file in images if file[0] != "."]
+        return found
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """Names of the folder's images without suffix."""
+        return frozenset(os.path.splitext(name)[0] for _, name in self.images)
+
+    @cached_property
+    def small_stems(self) -> frozenset[str]:
+        """The same in small letters."""
+        return frozenset(map(str.lower, self.stems))
 
 
 @dataclass
@@ -98,18 +136,24 @@ class Source:
     Attributes:
         path: The file.
         columns: Role (see `columns.ROLES`) -> columns or keys that the user gave for it.
-        root: Folder of the images, for a form that only their names can settle.
+        folder: The images, for a form that only their names can settle.
+        divided: Whether names divide the images, so that splits in the file are not read.
         notes: See `CaptionFile`.
-        left_out: Mark -> number of captions that it left out.
+        used: Files that are read with this one.
+        left_out: Reason -> number of captions that it left out.
         joined: Number of captions with commas that no quotation marks enclose.
     """
 
     path: Path
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    root: Path | None = None
+    folder: FolderNames = field(default_factory=lambda: FolderNames(None))
+    divided: bool = False
     notes: list[str] = field(default_factory=list)
+    used: set[Path] = field(default_factory=set)
     left_out: Counter = field(default_factory=Counter)
     joined: int = 0
+    _words: int = 0
+    _undivided: int = 0
     _without: int = 0
     _framed: int = 0
     _web: int = 0
@@ -122,16 +166,9 @@ class Source:
         """Adds a note on the file."""
         self.notes.append(f"{self.path.name}: {what}.")
 
-    def can_begin(self, records: Iterator[Record]) -> bool:
-        """Returns whether the first record can be read; leaves no note."""
-        before = {**vars(self), "notes": [*self.notes], "left_out": Counter(self.left_out)}
-        try:
-            next(records, None)
-        except DataError:
-            return False
-        finally:
-            vars(self).update(before)
-        return True
+    def trial(self) -> Source:
+        """The same file without notes, to find out whether it can be read in some form."""
+        return dataclasses.replace(self, notes=[], used=set(), left_out=Counter())
 
     def value(self, place: str, holder: Any, key: str, kind: type | tuple[type, ...]) -> Any:
         """Reads `holder[key]`, which has to be a mapping and a value of that kind."""
@@ -149,7 +186,7 @@ class Source:
         """Returns whether a caption is marked as invalid, and counts it."""
         mark = next((mark for mark in MARKS if holder.get(mark) is True), None)
         if mark is not None:
-            self.left_out[mark] += 1
+            self.left_out[f"marked {mark}"] += 1
         return mark is not None
 
     def record(
@@ -190,16 +227,24 @@ class Source:
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""
         name = name.strip().lower()
+        if self.divided:
+            self._undivided += bool(name)
+            return None
         words = {known_split(word) for word in re.findall("[a-z]+", name)} - {None}
         split = known_split(name) or (words.pop() if len(words) == 1 else None)  # val2017, qual_dev
         if name and split is None:
-            self.fail(place, f"expected the split train, dev (or val) or test, got {name!r}")
+            way = "; `--data.held-out 0.1,0.2` divides by names and does not read it"
+            self.fail(place, f"expected the split train, dev (or val) or test, got {name!r}{way}")
         return split
 
     def finished(self) -> tuple[str, ...]:
         """The notes, with those on what was counted."""
-        for mark, count in self.left_out.items():
-            self.note(f"{count} captions marked {mark} are left out")
+        for reason, count in self.left_out.items():
+            self.note(f"{count} captions {reason} are left out")
+        if self._words:
+            self.note(f"{self._words} lists of words are joined to a caption each")
+        if self._undivided:
+            self.note("its splits are not read, as `--data.held-out` is given")
         if self._without:
             self.note(f"{self._without} records with an empty list of images are left out")
         if self.joined:
@@ -217,6 +262,9 @@ class Source:
         return tuple(dict.fromkeys(self.notes))
 
     def _text(self, place: str, caption: Any) -> str:
+        if isinstance(caption, list) and caption and all(isinstance(w, str) for w in caption):
+            self._words += 1
+            return join_words(caption)
         if isinstance(caption, dict):
             texts = [caption[key] for key in _TEXT_KEYS if isinstance(caption.get(key), str)]
             if texts:
@@ -240,26 +288,6 @@ class Source:
         self._web += "://" in image
         image = image_name(image)
         return image
-
-    @cached_property
-    def images(self) -> list[tuple[str, str]]:
-        """Folders and names of the images, at any depth, hidden files and folders left out."""
-        found = []
-        for folder, folders, files in os.walk(self.root) if self.root is not None else ():
-            folders[:] = [name for name in folders if name[0] != "."]
-            images = (file for file in files if file.lower().endswith(IMAGE_SUFFIXES))
-            found += [(folder, file) for file in images if file[0] != "."]
-        return found
-
-    @cached_property
-    def stems(self) -> frozenset[str]:
-        """Names of the folder's images without suffix."""
-        return frozenset(os.path.splitext(name)[0] for _, name in self.images)
-
-    @cached_property
-    def small_stems(self) -> frozenset[str]:
-        """The same in small letters."""
-        return frozenset(map(str.lower, self.stems))
 
 
 def image_name(written: str) -> str:
@@ -321,6 +349,36 @@ def as_captions(value: Any) -> list[Any]:
     if turns and all("assistant" in turn for turn in turns):  # {"user": ..., "assistant": ...}
         return [turns[0]["assistant"]]
     return list(value)
+
+
+def are_words(values: Iterable[Any]) -> bool:
+    """Returns whether the lists in cells are of the words of one caption: hardly one is longer.
+
+    Args:
+        values: Cells, each with a list, a list written as text, or another value.
+    """
+    texts = [as_captions(value) for value in values]
+    lists = [of for of in texts if len(of) > 1]
+    whole = sum(map(is_word_list, lists))
+    return bool(lists) and whole >= 0.9 * len(lists) and 2 * len(lists) >= len(texts)
+
+
+def is_word_list(texts: Sequence[Any]) -> bool:
+    """Returns whether a list is of several single words."""
+
+    def is_word(text: Any) -> bool:
+        if not isinstance(text, str) or " " in text.strip():
+            return False
+        return len(text) <= _MOST_LETTERS or not _UNSPACED.search(text)
+
+    return len(texts) > 1 and all(map(is_word, texts))
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Joins the words of a caption, with spaces but in scripts that have none."""
+    written = [word.strip() for word in words]
+    most = 2 * sum(bool(_UNSPACED.search(word)) for word in written) > len(written)
+    return ("" if most else " ").join(written)
 
 
 def written_list(text: str) -> list[Any] | tuple[Any, ...] | dict[str, Any] | None:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
 import re
+import shlex
 import tarfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
+from itertools import islice, takewhile
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sat_tf.errors import installation
 from training.data.examples import DataError, StoredImage
-from training.data.sources.caption_files.columns import choose, is_caption, is_image_name
+from training.data.sources.caption_files.columns import (
+    choose,
+    is_caption,
+    is_image_heading,
+    is_image_name,
+)
 from training.data.sources.caption_files.objects import unnested
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
     decoded,
+    image_name,
     image_names,
     read_text,
 )
@@ -37,13 +46,13 @@ _SAID = re.compile(r"[ ._-](?:caption|description)s?$", re.IGNORECASE)  # a_capt
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
-def pairs(root: Path) -> Iterator[tuple[str, str, int]]:
-    """Yields the images of a folder that have a file of texts, that file's path, and more of them.
+def pairs(root: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Yields the images of a folder that have a file of texts, its path, and those of further ones.
 
     Such a file is named like the image, a.txt, a.jpg.txt or a_caption.txt, and lies beside it or
-    elsewhere, as images/a.jpg and captions/a.txt, if no other does; or it is the only one in the
-    folder of the image, which is the only one there too. A text beside an image is of no
-    other, such as a figure of it elsewhere.
+    elsewhere, as images/x/a.jpg and captions/x/a.txt, if no other does so; if no image has its
+    name, in other capitals; or it is the only one in the folder of the image, which is the only one
+    there too. A text beside an image is of no other, such as a figure of it elsewhere.
     """
     images, texts, alone = [], {}, {}
     for folder, folders, files in os.walk(root):
@@ -65,19 +74,31 @@ def pairs(root: Path) -> Iterator[tuple[str, str, int]]:
             alone[folder] = paired
     start = len(os.path.join(root, ""))
     there = {(folder, stem) for folder, stem, _ in images}
+    known = {stem for _, stem in there}
+    folded: dict[str, list[Any]] = {}
+    for name in texts.keys() - known:
+        folded.setdefault(name.casefold(), []).extend(texts[name])
     for folder, stem, image in images:
         several = texts.get(stem) or (alone.get(folder, ()) if len(alone) > 1 else ())
+        several = several or folded.get(stem.casefold(), ())
         beside = [text for text in several if text[0] == folder]
         several = beside or [text for text in several if (text[0], stem) not in there]
         ranks: dict[tuple, list[str]] = {}
         for within, kind, name, file in several:  # a.txt before a.jpg.txt, that before a.png.txt
             told = is_caption(os.path.basename(within))  # captions/a.txt, titles/a.txt
-            rank = (kind, not told, name != stem, name != image)
+            alike = len(several) > 1 and _common_end(within[start:], folder[start:])
+            rank = (-alike, kind, not told, name != stem, name != image)
             ranks.setdefault(rank, []).append(os.path.join(within, file))
         best = ranks[min(ranks)] if ranks else ()
         if len(best) == 1:
             name = os.path.join(folder, image)[start:].replace(os.sep, "/")
-            yield name, best[0], len(several) - 1
+            yield name, best[0], [os.path.join(t[0], t[3]) for t in several]
+
+
+def _common_end(folder: str, other: str) -> int:
+    """Number of equal folders at the ends of two paths."""
+    parts = zip(reversed(folder.split(os.sep)), reversed(other.split(os.sep)), strict=False)
+    return sum(1 for _ in takewhile(lambda two: two[0] == two[1] != "", parts))
 
 
 def lie_beside(root: Path) -> bool:
@@ -108,10 +129,28 @@ def read_pairs(source: Source) -> Iterator[Record]:
                     "`--data.captions`, or write the caption of the image there",
                 )
         yield source.record(os.path.basename(text), image, captions, *details)
-    several = f"; {longer} of them have several lines, each a caption" if longer else ""
-    others = sum(rest > 0 for *_, rest in paired)
-    several += f"; of {others} images other files of that name are not read" if others else ""
-    source.note(f"captions are those of {len(paired)} files named like their images{several}")
+    used = Counter(text for _, text, _ in paired)
+    source.used.update(map(Path, used))
+    others = sum(not used.keys() >= {*rest} for *_, rest in paired)
+    capitals = sum(not _has_name_of(text, image) for image, text, _ in paired)
+    shared = [text for text, count in used.items() if count > 1]
+    parts = (
+        (longer, "have several lines, each a caption"),
+        (capitals, "are found in other capitals"),
+        (
+            len(shared),
+            f"serve several images each, such as {''.join(map(os.path.basename, shared[:1]))}",
+        ),
+    )
+    more = "".join(f"; {count} of them {what}" for count, what in parts if count)
+    more += f"; of {others} images other files of that name are not read" if others else ""
+    source.note(f"captions are those of {len(used)} files named like their images{more}")
+
+
+def _has_name_of(text: str, image: str) -> bool:
+    """Tests if a text file has the name of its image in the same capitals, or another name."""
+    stem, file = os.path.splitext(os.path.basename(image))[0], os.path.basename(text)
+    return stem in file or stem.casefold() not in file.casefold()
 
 
 def _lines(source: Source, text: str) -> list[str]:
@@ -166,6 +205,9 @@ def read_tar(source: Source) -> Iterator[Record]:
                     continue
                 key, _, kind = file.rpartition(".")
                 key, kind = f"{folder}{slash}{key}", _SAME.get(kind.lower(), kind.lower())
+                if member.name in places or kind in texts.get(key, ()):
+                    why = "a second member of that name; pack each image under a key of its own"
+                    source.fail(f"member {member.name}", why)
                 if f".{kind}" in IMAGE_SUFFIXES:
                     place = linked[1] if linked else (member.offset_data, member.size)
                     places[member.name] = (key, place)
@@ -187,6 +229,11 @@ def read_tar(source: Source) -> Iterator[Record]:
     kinds = {kind for of_key in texts.values() for kind in of_key}
     if {"txt", "json"} <= kinds:
         source.note("captions are those of the .txt files; the .json files are not read")
+    keys = Counter(key for key, _ in places.values())
+    if several := [key for key, count in keys.items() if count > 1 and key in texts]:
+        source.note(f"{len(several)} texts serve several images each, such as that of {several[0]}")
+    if alone := texts.keys() - keys.keys():
+        source.note(f"{len(alone)} texts have no image, such as that of {min(alone)}")
     images = TarImages(path, tuple(place for _, place in places.values()))
     stamp = _stamp(path)
     found = _json_captions(
@@ -233,11 +280,33 @@ def _json_captions(
     objects = {file: entry for file, entry in entries.items() if isinstance(entry, dict)}
     if not objects:
         return dict.fromkeys(files, ([], None, None))
+    for file, entry in objects.items():
+        _check_named(source, file, entry)
     source.columns = {**source.columns, "image": ("image",)}
-    first = (source.record(file, file, *cells) for file, cells in _json_rows(source, objects))
-    if not source.can_begin(first):
+    trial = source.trial()
+    first = (trial.record(file, file, *cells) for file, cells in _json_rows(trial, objects))
+    try:
+        next(first, None)
+    except DataError:
         objects = {file: unnested(entry) for file, entry in objects.items()}
     return dict.fromkeys(files, ([], None, None)) | dict(_json_rows(source, objects))
+
+
+def _check_named(source: Source, file: str, entry: Mapping[str, Any]) -> None:
+    """Checks that a record named like an image names no other image of the folder."""
+    stem = os.path.splitext(os.path.basename(file))[0]
+    for key, value in entry.items():
+        if not (isinstance(value, str) and is_image_heading(key) and is_image_name(value)):
+            continue
+        named = os.path.splitext(PurePosixPath(image_name(value).replace("\\", "/")).name)[0]
+        if named in source.folder.stems and named.lower() not in stem.lower():
+            inner = shlex.quote(os.path.relpath(os.path.dirname(file), source.path))
+            source.fail(
+                file,
+                f"{key!r} is {value!r}, another image than the file's name is that of; to read the "
+                f"records by the names in them: `jq -s . {inner}/*.json > captions.json`, then "
+                "`--data.captions captions.json`",
+            )
 
 
 def _as_object(entry: Any) -> Any:
@@ -256,7 +325,7 @@ def _json_rows(
     rows = [[f"{file}.jpg", *map(entry.get, names[1:])] for file, entry in some]
     chosen = choose(source, "its .json files", names, rows)
     for file, entry in objects.items():
-        yield file, list(chosen.cells(lambda i, entry=entry: entry.get(names[i])))[1:]
+        yield file, list(chosen.cells(lambda i, entry=entry: entry.get(names[i]))[0])[1:]
 
 
 @dataclass(frozen=True)
@@ -309,34 +378,66 @@ def read_parquet(source: Source) -> Iterator[Record]:
     if not rows:
         return
     chosen = choose(source, "its columns", names, rows)
-    column = names[chosen.image]
-    shown = [row[chosen.image] for row in rows]
-    inside = any(isinstance(one(image), (bytes, dict)) for image in shown)
-    if inside and any(isinstance(image, list) and len(image) > 1 for image in shown):
-        source.fail("its rows", f"several images under {column!r}; keep one, with its caption")
     ends = [0]
     for group in range(file.metadata.num_row_groups):
         ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
-    images = ParquetImages(source.path, column, tuple(ends))
-    stamp = _stamp(source.path)
-    struct = inside and isinstance(rows[0][chosen.image], dict)
     others = (*chosen.captions, *chosen.marks, chosen.split, chosen.group)
     wanted = {names[i] for i in others if i is not None}
-    wanted |= {f"{column}.path"} if struct else set() if inside else {column}
-    index = 0
+    images: dict[int, ParquetImages] = {}
+    structs: set[str] = set()
+    for at, _ in chosen.pairs:
+        shown = [row[at] for row in rows if row[at] is not None]
+        if not any(isinstance(one(image), (bytes, dict)) for image in shown):
+            wanted.add(names[at])
+            continue
+        if any(isinstance(image, list) and len(image) > 1 for image in shown):
+            why = f"several images under {names[at]!r}; keep one, with its caption"
+            source.fail("its rows", why)
+        images[at] = ParquetImages(source.path, names[at], tuple(ends))
+        if isinstance(shown[0], dict):
+            structs.add(names[at])
+    stamp, index = _stamp(source.path), 0
+    records: list[Record] = []
+    by_place: list[Record] = []  # the same, named by their rows
+
+    def shown_in(row: Mapping[str, Any], at: int) -> Any:
+        """The name in a cell, with the image if it is there."""
+        cell = row.get(names[at])
+        if at not in images or (cell is None and names[at] in structs):
+            return cell
+        stored = StoredImage(images[at], index, f"{stamp}/{index}" + f"/{at}" * (len(images) > 1))
+        return (cell or {}).get("path"), stored
+
+    wanted |= {f"{name}.path" for name in structs}
     for batch in file.iter_batches(1000, columns=sorted(wanted)):
         for row in batch.to_pylist():
-            image, captions, part, of = chosen.cells(lambda i, row=row: row.get(names[i]))
-            name, stored = (image or {}).get("path") if struct else image, None
-            if inside:
-                name = (
-                    name if name and is_image_name(name) else f"{source.path.stem}/{index:06}.jpg"
-                )
-                stored = StoredImage(images, index, f"{stamp}/{index}")
-            named = [name] if inside else image_names(name)
-            for name in named:
-                yield source.record(f"row {index}", name, captions, part, of, stored=stored)
+            for image, *rest in chosen.cells(lambda at, row=row: shown_in(row, at)):
+                place = f"row {index}"
+                if not isinstance(image, tuple):
+                    records += (source.record(place, name, *rest) for name in image_names(image))
+                    continue
+                name, stored = image
+                number = f"-{names.index(stored.source.column)}" * (len(images) > 1)
+                own = f"{source.path.stem}/{index:06}{number}.jpg"
+                named = name if name and is_image_name(name) else own
+                records.append(source.record(place, named, *rest, stored=stored))
+                by_place.append(dataclasses.replace(records[-1], image=own))
             index += 1
+    if (name := name_of_several(records)) is not None:
+        source.note(f"several images are called {name}, so rows name the images")
+        records = by_place
+    yield from records
+
+
+def name_of_several(records: Iterable[Record]) -> str | None:
+    """Returns the first name that stored images of different content share, if any."""
+    first: dict[str, StoredImage] = {}
+    for record in records:
+        if record.stored is not None:
+            other = first.setdefault(record.image, record.stored)
+            if other is not record.stored and other.read_bytes() != record.stored.read_bytes():
+                return record.image
+    return None
 
 
 def one(value: Any) -> Any:

@@ -97,7 +97,7 @@ def _images_of_another_table(
     """
     if "image" in source.columns or any(is_image_name(cell) for row in sample for cell in row):
         return None
-    if source.stems & {cell.strip() for row in sample for cell in row}:
+    if source.folder.stems & {cell.strip() for row in sample for cell in row}:
         return None
     for other in sorted(source.path.parent.glob(f"*{source.path.suffix}")):
         if other == source.path:
@@ -127,7 +127,8 @@ def _records(
         place = f"line {line}"
         if len(row) != len(names):
             row = _mended(source, place, row, names, chosen, spaced)
-        yield from source.records(place, *chosen.cells(row.__getitem__))
+        for cells in chosen.cells(row.__getitem__):
+            yield from source.records(place, *cells)
 
 
 def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
@@ -316,7 +317,7 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                     f"`grep . {file} | paste - - > captions.tsv`"
                 )
             source.fail(f"line {number}", why)
-        if not is_image_name(name) and name not in source.stems:
+        if not is_image_name(name) and name not in source.folder.stems:
             if number == 1 and (is_known(start) or len(start.split()) == 1):
                 expected = "expected the header image,caption or image,caption,split"
                 source.fail("line 1", f"{expected}, got {[start]}")
@@ -332,9 +333,9 @@ def _advice_on_names(source: Source) -> str:
     """Returns how to add the names of images to captions that may be in their order."""
     numbers = [number for number, _ in lines(source.path)]
     count = len(numbers)
-    places = {(folder, os.path.splitext(name)[1]) for folder, name in source.images}
+    places = {(folder, os.path.splitext(name)[1]) for folder, name in source.folder.images}
     # `paste` takes blank lines along.
-    if len(places) != 1 or len(source.images) != count or numbers[-1] != count:
+    if len(places) != 1 or len(source.folder.images) != count or numbers[-1] != count:
         return ""
     ((folder, suffix),) = places
     inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
