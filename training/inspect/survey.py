@@ -385,11 +385,6 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
                 "names start from with `--data.image-dir`, copy the images there, or remove them "
                 "from the caption file."
             )
-    if unlisted := report.get("uncaptioned"):
-        yield (
-            f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "
-            f"{unlisted[0]}; see `uncaptioned` in inspect.json."
-        )
     used = sum(split["used"] for _, split in splits)
     if (most := sum(s["mostly_outside"] for _, s in splits)) > _MANY_OUTSIDE * used:
         worst = max(split["outside"]["max"] for _, split in splits)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sat_tf.errors import invalid_value
 from training.data.examples import DataError
+from training.data.sources.account import has_results, unread_files
 from training.data.sources.caption_files import (
     SUFFIXES,
     TEXTS,
     advice_without_captions,
-    read_caption_file,
 )
 from training.data.sources.caption_files.columns import is_phrase, mostly
+from training.data.sources.caption_files.records import CaptionFile
 from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.given_splits import split_of
 from training.data.sources.image_folder import ImageFolder, is_image
@@ -23,12 +24,6 @@ from training.data.sources.image_folder import ImageFolder, is_image
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 _NO_CAPTION_FILES += ("classes.json",)  # beside annotations of tools, as is an object meta.json
-# Files of runs, evaluations and inspections: their folders hold no captions to learn from.
-_RESULTS = (
-    ("config.json", "vocabulary.json"),
-    ("report.json", "report.md"),
-    ("inspect.json", "index.html"),
-)
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _INSIDE = (
     " If they are in the images, as Lightroom and others write them: in the folder, `exiftool -use "
@@ -40,6 +35,7 @@ _TRIED = 20  # text files that may hold captions
 _DEEP = 2  # levels below them
 _FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
 
+Read = Callable[[Path], CaptionFile]
 Files = list[tuple[Path, str | None]]
 """Caption files, each with the split that its name gives all of its images."""
 
@@ -48,12 +44,13 @@ def find_caption_files(
     data_dir: Path,
     named: str | None,
     images: ImageFolder,
-    columns: str | None,
-    notes: list[str],
+    read: Read,
+    reasons: dict[Path, str],
 ) -> Files:
     """The caption file or files: those named, else the only one, or one per split.
 
-    If a few could be it, they are read: the only one with captions is it, which is noted.
+    If a few could be it, they are read: the only one with captions is it; `reasons` gets why
+    others are not.
     """
     kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
     names = _file_names(data_dir)
@@ -81,7 +78,7 @@ def find_caption_files(
     if not found:
         texts = [data_dir / name for name in names if name.lower().endswith(TEXTS)]
         texts = [file for file in texts if file.name.lower() != "readme.txt"][:_TRIED]
-        found = _that_parse(texts, images, columns, errors)
+        found = _that_parse(texts, read, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
     if not found and paired:
@@ -98,23 +95,31 @@ def find_caption_files(
     if len(found) > _FEW and set(map(str, found)) <= {text for _, text, _ in pairs(images.root)}:
         return [(images.root, None)]
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
-        parsed = _that_parse(found, images, columns, errors)
+        parsed = _that_parse(found, read, errors)
         if len(parsed) > 1:  # beside sentences, labels of one word are not captions
-            read = [read_caption_file(file, columns, images.root).records for file in parsed]
-            told = [[text for record in records for text in record.captions] for records in read]
+            told = [[text for r in read(file).records for text in r.captions] for file in parsed]
             both = zip(parsed, told, strict=True)
             parsed = [file for file, captions in both if mostly(is_phrase, captions)]
         if len(parsed) == 1:
-            rest = ", ".join(file.name for file in found if file != parsed[0])
-            notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
+            reasons |= dict.fromkeys(set(found) - set(parsed), "they hold no captions")
             return [(parsed[0], None)]
     shown = errors if len(errors) <= 2 else []
     reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
     advice = _advice_on_files(data_dir, found, within, texts if shown else ())
+    if not found:
+        advice += _texts_without_images(data_dir, images)
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     raise DataError(
         f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
     )
+
+
+def _texts_without_images(data_dir: Path, images: ImageFolder) -> str:
+    """Returns a sentence on texts that are named like no image, if there are such."""
+    for first in images.all_names[:1]:
+        for unread in unread_files(data_dir, kinds=(".txt", ".caption")):
+            return f" {unread} None has the name of an image, such as {first}."
+    return ""
 
 
 def _advice_on_files(
@@ -143,11 +148,7 @@ def folders_in(folder: Path) -> list[Path]:
     """The first folders in a folder, sorted, but for those of results."""
     with os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    return [folder / name for name in names[:MANY] if not _has_results(folder / name)]
-
-
-def _has_results(folder: Path) -> bool:
-    return any(all((folder / name).is_file() for name in names) for names in _RESULTS)
+    return [folder / name for name in names[:MANY] if not has_results(folder / name)]
 
 
 def _file_names(folder: Path) -> list[str]:
@@ -195,16 +196,12 @@ def _without_by_products(files: list[Path]) -> list[Path]:
     return [file for file in files if not is_by_product(file)]
 
 
-def _that_parse(
-    files: Sequence[Path], images: ImageFolder, columns: str | None, errors: list[DataError]
-) -> list[Path]:
+def _that_parse(files: Sequence[Path], read: Read, errors: list[DataError]) -> list[Path]:
     """The files that can be read as caption files; notes the errors of the others."""
     found = []
     for file in files:
         try:
-            if any(
-                record.captions for record in read_caption_file(file, columns, images.root).records
-            ):
+            if any(record.captions for record in read(file).records):
                 found.append(file)
         except DataError as error:
             errors.append(error)
@@ -240,7 +237,7 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
     return []
 
 
-def inside_of(data_dir: Path, file: Path) -> str:
+def inside_of(data_dir: Path, file: Path, quoted: bool = True) -> str:
     """A file's path as `--data.captions` names it, quoted for a shell."""
     inner = file.relative_to(data_dir) if file.is_relative_to(data_dir) else file.name
-    return shlex.quote(str(inner))
+    return shlex.quote(str(inner)) if quoted else str(inner)

@@ -7,10 +7,12 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import posixpath
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -26,12 +28,13 @@ from training.data.examples import (
     canonical_name,
     usable_split,
 )
+from training.data.sources.account import unread_files, unread_images
 from training.data.sources.caption_files import (
     advice_without_captions,
     read_caption_file,
 )
 from training.data.sources.caption_files.records import CaptionFile, Record
-from training.data.sources.caption_files.stored import pairs
+from training.data.sources.caption_files.stored import name_of_several, pairs
 from training.data.sources.find_captions import MANY, find_caption_files, folders_in, inside_of
 from training.data.sources.given_splits import listed_splits, split_in
 from training.data.sources.image_folder import ImageFolder
@@ -90,20 +93,24 @@ def load(
     """
     data_dir = Path(data_dir)
     images = ImageFolder(data_dir / (image_dir or ""))
-    files, entries, notes = [], {}, []
-    paths = find_caption_files(data_dir, captions, images, columns, notes)
-    for path, of_file in paths:
+    files, entries, notes, reasons = [], {}, [], {}
+    divided = held_out is not None
+    read = functools.partial(read_caption_file, columns=columns, root=images.root, divided=divided)
+    paths = find_caption_files(data_dir, captions, images, read, reasons)
+    for path, _ in paths:
         try:
-            files.append(read_caption_file(path, columns, images.root))
+            files.append(read(path))
         except DataError as error:
             others = [other for other, _ in paths if other != path]
             if advice := _advice_instead(path, others, data_dir, images, captions):
                 raise DataError(f"{error} {advice}.") from error
             raise
-        notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
-    listed = _listed(files)
-    if held_out is None:
-        _take_lists(data_dir, files, entries, notes)
+        notes += files[-1].notes
+    for file, (_, of_file) in zip(_told_apart(files, data_dir, notes), paths, strict=True):
+        notes += _gather(file, None if divided else of_file, images, entries)
+    listed, used = _listed(files), {path for file in files for path in file.used}
+    if not divided:
+        used.update(_take_lists(data_dir, files, entries, notes, reasons))
     nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
     if held_out is None:
         _take_folders({*images.all_names}, nearly, entries, notes)
@@ -134,10 +141,12 @@ def load(
     for name, near in islice(nearly.items(), 1):
         found = f"{len(nearly)} images were found by the only file of nearly their name"
         notes.append(f"{found}, such as {name} by {near}.")
-    used = set(nearly.values())
+    named = {*entries, *nearly.values()}
+    uncaptioned = tuple(name for name in images.all_names if name not in named)
+    notes += [*unread_images(uncaptioned), *unread_files(data_dir, used, reasons)]
     details = {
         "blank_captions": blank,
-        "uncaptioned": tuple(n for n in images.all_names if n not in entries and n not in used),
+        "uncaptioned": uncaptioned,
         "notes": tuple(dict.fromkeys(notes)),
         "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
         "held_out": None if places is None else ",".join(map(str, places)),
@@ -177,31 +186,38 @@ def _advice_on_names(
 
 
 def _take_lists(
-    data_dir: Path, files: Sequence[CaptionFile], entries: dict[str, _Entry], notes: list[str]
-) -> None:
-    """Gives images the splits of lists, if the caption file gives none.
+    data_dir: Path,
+    files: Sequence[CaptionFile],
+    entries: dict[str, _Entry],
+    notes: list[str],
+    reasons: dict[Path, str],
+) -> Iterable[Path]:
+    """Gives images the splits of lists, if the caption file gives none; returns the lists.
 
-    Images in none of the lists are removed.
+    Images in none of the lists are removed; `reasons` gets why lists are not used.
     """
     if any(entry.split for entry in entries.values()):
-        return
+        return ()
     read = [file.path for file in files]
     inner = folders_in(data_dir)
     deeper = islice((one for folder in inner for one in folders_in(folder)), MANY)
     folders = dict.fromkeys((data_dir, *(path.parent for path in read), *inner, *deeper))
-    splits, lists = listed_splits(islice(folders, MANY), entries, read)
-    named = [inside_of(data_dir, file) for file in lists]
+    splits, lists, rejected = listed_splits(islice(folders, MANY), entries, read)
+    reasons |= rejected
     if not splits:
-        notes += [f"{file} lists images of one split alone, and is not used." for file in named]
-        return
+        return ()
     rest = [name for name in entries if name not in splits]
     for name in rest:
         del entries[name]
     for name, entry in entries.items():
         entry.split = splits[name]
+    named = ", ".join(inside_of(data_dir, file) for file in lists)
     left = f"; {len(rest)} images in none of them are left out" if rest else ""
+    if unknown := sum(lists.values()):
+        left += f"; {unknown} of their entries name no image with captions"
     otherwise = "`--data.held-out 0.1,0.2` divides by names instead"
-    notes.append(f"The splits are those of {', '.join(named)}{left}; {otherwise}.")
+    notes.append(f"The splits are those of {named}{left}; {otherwise}.")
+    return lists
 
 
 def _take_folders(
@@ -229,6 +245,29 @@ def _take_folders(
     notes.append(
         f"The splits are those of the images' folders: of {len(entries)} images, {_sizes(entries)}."
     )
+
+
+def _told_apart(
+    files: Sequence[CaptionFile], data_dir: Path, notes: list[str]
+) -> Sequence[CaptionFile]:
+    """Puts the name of its file before each stored image, if images of several share a name."""
+    name = name_of_several(record for file in files for record in file.records)
+    if name is None:
+        return files
+    notes.append(
+        f"Several files have an image {name}: the name of its file stands before each image's."
+    )
+    apart = []
+    for file in files:
+        place = Path(inside_of(data_dir, file.path, quoted=False)).with_suffix("").as_posix()
+        records = [
+            record
+            if record.stored is None
+            else dataclasses.replace(record, image=f"{place}/{record.image}")
+            for record in file.records
+        ]
+        apart.append(dataclasses.replace(file, records=tuple(records)))
+    return apart
 
 
 def _listed(files: Sequence[CaptionFile]) -> str:
@@ -260,7 +299,7 @@ def _gather(
     """Adds the entry of every image, in the order of the file; returns notes."""
     path, records = file.path, file.records
     named = any(record.split for record in records)
-    beside, names, absolute = _folder_of(path, images), {}, {}
+    beside, names, absolute, several = _folder_of(path, images), {}, {}, 0
     for record in records:
         if named and record.split is None:
             raise DataError(
@@ -275,8 +314,8 @@ def _gather(
                 raise _outside(path, record)
             if name != canonical_name(record.image):
                 absolute[record.image] = name
-            if beside and record.stored is None and images.find(f"{beside}/{name}"):
-                name = f"{beside}/{name}"
+            if beside and record.stored is None:
+                name = images.below(beside, name) or name
             names[record.image] = name
         entry = entries.setdefault(name, _Entry(split, record.group, file=path.name))
         if entry.split != split:
@@ -291,12 +330,17 @@ def _gather(
             )
         entry.captions += record.captions
         entry.blank += record.blank
+        several += (entry.identifier or record.identifier) != record.identifier
         entry.identifier = entry.identifier or record.identifier
         entry.stored = entry.stored or record.stored
-    if not absolute:
-        return []
-    first, found = next(iter(absolute.items()))
-    return [f"{path.name}: {len(absolute)} paths are taken by their ends: {first} is {found}."]
+    notes = []
+    if several:
+        what = "entries have the name of an image before them with another id"
+        notes.append(f"{path.name}: {several} {what}; their captions are put together.")
+    for first, found in islice(absolute.items(), 1):
+        taken = f"{len(absolute)} paths are taken by their ends"
+        notes.append(f"{path.name}: {taken}: {first} is {found}.")
+    return notes
 
 
 def _folder_of(path: Path, images: ImageFolder) -> str:

@@ -34,10 +34,8 @@ def split_of(file: Path, data_dir: Path) -> str | None:
 
 def listed_splits(
     folders: Iterable[Path], names: Collection[str], read: Collection[Path]
-) -> tuple[dict[str, str], list[Path]]:
-    """Reads the lists of the images of each split: splits of names, and the lists.
-
-    There are no splits if the lists are of one split alone.
+) -> tuple[dict[str, str], dict[Path, int], dict[Path, str]]:
+    """Reads the lists of the images of each split.
 
     Such as Flickr_8k.trainImages.txt or splits/train.csv, with a name first on each line, with or
     without its folder and suffix; or splits.json, {"train": [NAME, ...], ...}.
@@ -47,31 +45,44 @@ def listed_splits(
         names: The images.
         read: Files with captions, which are no lists.
 
+    Returns:
+        The splits of names, none if the lists are of one split alone; the lists, each with its
+        number of entries that name no image; and why others are not used.
+
     Raises:
         DataError: An image is in the lists of two splits.
     """
     known: dict[str, str] = {}
     splits: dict[str, str] = {}
     files: dict[str, Path] = {}
+    unknown: dict[Path, int] = {}
+    reasons: dict[Path, str] = {}
     for file in (file for folder in folders for file in _candidates(folder) if file not in read):
         known = known or _ends(names)
         for split, entries in _parts(file):
-            if split in files or not entries:
+            if not entries:
+                continue
+            if split in files:
+                reasons.setdefault(file, f"{files[split].name} is the list of {split}")
                 continue
             found = [name for entry in entries if (name := _named(str(entry), known))]
-            if len(found) < len(entries) / 2:
-                continue
             numbers = all(str(entry).isdecimal() for entry in entries)
-            if numbers and len(set(entries)) < len(entries):  # labels, not names
+            labels = numbers and len(set(entries)) < len(entries)
+            if labels or len(found) < len(entries) / 2:
+                few = "most of their lines name no image" if found and not labels else ""
+                reasons.setdefault(file, few or "their lines name no images")
                 continue
             files[split] = file
+            unknown[file] = unknown.get(file, 0) + len(entries) - len(found)
             for name in found:
                 if splits.setdefault(name, split) != split:
                     raise DataError(
                         f"{name!r} is in the lists of two splits, {splits[name]} and {split} "
                         f"({files[splits[name]]}, {file}); take it out of one."
                     )
-    return splits if len(files) > 1 else {}, list(dict.fromkeys(files.values()))
+    if len(files) > 1:
+        return splits, unknown, reasons
+    return {}, {}, reasons | dict.fromkeys(unknown, "they list images of one split alone")
 
 
 def _candidates(folder: Path) -> list[Path]:

@@ -97,6 +97,16 @@ class ImageFolder:
         numbered = self._by["number"].get(int(number), ()) if number.isdecimal() else ()
         return numbered[0] if len(numbered) == 1 else None
 
+    def below(self, folder: str, name: str) -> str | None:
+        """The image of that name in a folder, or the only one deeper in it; None if others fit."""
+        if self.find(inner := f"{folder}/{name}"):
+            return inner
+        if self.find(name):
+            return None
+        same = self._by["name"].get(PurePosixPath(name).name, ())
+        deeper = [n for n in same if n.startswith(f"{folder}/") and n.endswith(f"/{name}")]
+        return deeper[0] if len(deeper) == 1 else None
+
     def near_match(self, name: str) -> str | None:
         """A file that may be meant, if any, or what to do about several.
 

@@ -498,7 +498,7 @@ def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
     assert "1 images in none of them are left out" in notes[0]
     write(tmp_path, {"c.jpg": b""})
     (tmp_path / "Flickr_8k.devImages.txt").unlink()
-    one = "Flickr_8k.trainImages.txt lists images of one split alone, and is not used."
+    one = "Not read, as they list images of one split alone: Flickr_8k.trainImages.txt."
     assert one in everything(tmp_path)[2]
 
 

@@ -45,7 +45,13 @@ from training.data.sources.caption_files.records import (
     Source,
     lines,
 )
-from training.data.sources.caption_files.stored import pairs, read_pairs, read_parquet, read_tar
+from training.data.sources.caption_files.stored import (
+    PAIRED,
+    pairs,
+    read_pairs,
+    read_parquet,
+    read_tar,
+)
 from training.data.sources.caption_files.tables import read_table, read_tokens
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
@@ -109,6 +115,13 @@ def _read(
     if not records:
         raise DataError(f"{path} holds no image.")
     return CaptionFile(path, records, source.finished(), frozenset({path, *source.used}))
+
+
+def may_hold_captions(name: str) -> bool:
+    """Returns whether a file may hold captions, or lists of images, by its name."""
+    kinds = (*SUFFIXES, *TEXTS, *PAIRED, *_SPREADSHEETS, *_BINARY, *_PACKED, ".lst", ".npy")
+    told = name.lower().startswith((".", "readme", "license", "licence", "requirements", "thumbs"))
+    return name.lower().endswith(kinds) and not told
 
 
 def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:

@@ -31,6 +31,10 @@ _TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
 _ANSWERING = ("gpt", "assistant", "model")
 # By custom, the rest of COCO's validation images belongs to training.
 _SPLIT_WORDS = {"restval": "train", "training": "train", "validate": "val", "testing": "test"}
+_NAMELESS = (
+    "the name of the image is empty; write it (a cell of a spreadsheet that was merged has the "
+    "name above), or remove the entry"
+)
 _NULL = r"\N"  # as MySQL writes no text
 _LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
@@ -279,7 +283,7 @@ class Source:
             image = str(image) if number else self.value(place, {"image": image}, "image", str)
         image = image.strip()
         if not image:
-            self.fail(place, "the name of the image is empty; remove the entry, or name its image")
+            self.fail(place, _NAMELESS)
         if len(image) > _LONG or image.startswith("data:"):
             what = "write the image to a file, and its name here; this is not a name (an image in "
             self.fail(place, f"{what}base64, or a text?), {image[:40]!r} ...")

@@ -80,6 +80,7 @@ def read_table(source: Source) -> Iterator[Record]:
         source.columns = {**source.columns, "image": (joined[0],)}
     chosen = choose(source, header, names, sample)
     _refuse_swallowed_rows(source, rows, chosen.image, len(names), delimiter)
+    _fill_merged_cells(source, rows, chosen)
     for record in _records(source, rows, names, chosen, spaced):
         if joined is None:
             yield record
@@ -118,6 +119,32 @@ def _images_of_another_table(
             source.note(f"images are those of {other.name} with the same {shared[0]!r}")
             return shared[0], found
     return None
+
+
+def _fill_merged_cells(source: Source, rows: Rows, chosen: Chosen) -> None:
+    """Writes an image's name into empty cells below it that were merged with its own.
+
+    They were if each name stands in one row, and half as many cells as names, or more, are empty.
+    """
+    for at, captions in chosen.pairs:
+        told = [
+            row for _, row in rows if any(cell.strip() for i in captions for cell in row[i : i + 1])
+        ]
+        named = [row[at].strip() for row in told if row[at : at + 1] and row[at].strip()]
+        empty = len(told) - len(named)
+        if len({*named}) < len(named) or 2 * empty < max(len(named), 1) or not told[0][at].strip():
+            continue
+        above: list[str] = []
+        for row in told:
+            merged = [i for i in (at, chosen.split, chosen.group) if i is not None and i < len(row)]
+            if above and not row[at].strip():
+                for i in merged:
+                    row[i] = row[i].strip() or above[i]
+            else:
+                above = row
+        source.note(
+            f"{empty} rows name no image: they are taken for merged cells, of the image above"
+        )
 
 
 def _records(
