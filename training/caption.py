@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from sat_tf.commands import check_file, check_folder, exit_status, json_line, lo
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
-from sat_tf.figures.attention import figure_paths, save_attention_figure
+from sat_tf.figures.attention import figure_paths, is_figure, save_attention_figure
 from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
@@ -35,7 +36,7 @@ class Arguments:
     """Caption images and draw the attention of each word."""
 
     images: tyro.conf.Positional[tuple[Path, ...]]
-    """Files (JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC), or folders of them."""
+    """Files (JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC), or folders with them at any depth."""
     run_dir: Path = Path("flickr8k_soft")
     """Run folder of `python -m training.train`, or a published captioner's folder or name; by
     default a captioner that ships."""
@@ -140,7 +141,9 @@ def _check(arguments: Arguments) -> list[Path]:
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Replaces each folder by the image files in it, sorted by name.
+    """Replaces each folder by the image files in it and in folders below, sorted by name.
+
+    Hidden ones and figures of earlier captions are left out.
 
     Raises:
         ValueError: A folder has none.
@@ -150,11 +153,11 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        found = sorted(
-            entry
-            for entry in path.iterdir()
-            if entry.suffix.lower() in SUFFIXES and not entry.name.startswith(".")
-        )
+        found = []
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if name[0] != ".")
+            shown = (n for n in sorted(names) if n.lower().endswith(SUFFIXES) and n[0] != ".")
+            found += [file for name in shown if not is_figure(file := Path(folder, name))]
         if not found:
             raise ValueError(f"The folder {path} has no images ({', '.join(SUFFIXES)}).")
         files += found

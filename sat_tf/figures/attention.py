@@ -232,7 +232,7 @@ def figure_paths(
         while _same_name(figure) in taken:
             figure, number = folder / f"{image.stem}-{number}.{kind}", number + 1
         taken.add(_same_name(figure))
-        if figure.exists() and not _is_figure(figure):
+        if figure.exists() and not is_figure(figure):
             expected = "a folder without other files of the figures' names"
             got = f"{figure}, not a figure of this version: move it, or choose another folder"
             raise invalid_value("folder", expected, got, flag="--out")
@@ -280,7 +280,8 @@ def save_figure(figure: np.ndarray, path: Path) -> None:
     write_atomically(path, content.getvalue())
 
 
-def _is_figure(path: Path) -> bool:
+def is_figure(path: Path) -> bool:
+    """Returns whether a file is a figure of this version."""
     with path.open("rb") as file:
         return _MARK.encode() in file.read(_HEAD)
 

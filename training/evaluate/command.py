@@ -5,6 +5,7 @@ To score captions from elsewhere, give `--captions FILE --data.name flickr8k` in
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import sys
@@ -25,7 +26,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
-from training.data.examples import canonical_split
+from training.data.examples import SPLITS, DataError, canonical_split
 from training.data.sources import DataName, Splits, load_split
 from training.evaluate.reports import (
     CAPTIONS_FILE,
@@ -238,7 +239,16 @@ def evaluate_captions(arguments: Arguments) -> None:
     content = path.read_bytes()
     given = parse_captions(content, path)
     split = load_split(data, arguments.split, arguments.data_dir)
-    captions = captions_of(split, given, path)
+    others = set()
+    if data.name == "folder":
+        for name in {*SPLITS} - {split.name}:
+            with contextlib.suppress(DataError):
+                of_split = load_split(data, name, arguments.data_dir)
+                others |= {*of_split.references(), *(image for image, _ in of_split.skipped)}
+    captions = captions_of(split, given, path, others)
+    if len(captions) < len(given):
+        left = counted(len(given) - len(captions), "caption")
+        print(f"Left out: {left} of images that are not scored here.")
     images = enumerate(split.examples)
     unread = {n: UNREADABLE for n, one in images if one.image_id not in captions}
     if unread:

@@ -6,7 +6,7 @@ import importlib.metadata
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 CAPTIONS_FILE = "captions.json"
+_CAPTION_FORMS = (
+    'write [{"image_id": NAME, "caption": TEXT}, ...], lines of such objects, or {NAME: TEXT, ...}'
+)
 GROUNDING_KEY = "grounding"
 """Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
 
@@ -147,6 +150,9 @@ def caption_rows(
 def parse_captions(content: bytes, path: Path) -> dict[str, str]:
     """Parses a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
 
+    It may also be lines of such objects, with `image` for the id as `training.caption --json`
+    prints them, or an object with the captions by their images.
+
     Args:
         content: Content of the file. An id may be a number; other keys are ignored.
         path: Path of the file, for messages.
@@ -158,11 +164,15 @@ def parse_captions(content: bytes, path: Path) -> dict[str, str]:
         DataError: Another format, or an image with two captions.
     """
     try:
-        rows = json.loads(content)
+        rows = _json_values(content)
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}.") from error
+        raise DataError(f"{path} is not JSON: {error}; {_CAPTION_FORMS}.") from error
+    if isinstance(rows, dict) and all(isinstance(text, str) for text in rows.values()):
+        rows = [{"image_id": name, "caption": text} for name, text in rows.items()]
+    rows = [rows] if isinstance(rows, dict) and "caption" in rows else rows
     if not isinstance(rows, list):
-        raise DataError(f"{path}: expected a list of captions, got a JSON {type(rows).__name__}.")
+        got = f"got a JSON {type(rows).__name__}"
+        raise DataError(f"{path}: expected a list of captions, {got}; {_CAPTION_FORMS}.")
     captions: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
         where = f"{path}, caption {number}"
@@ -173,10 +183,22 @@ def parse_captions(content: bytes, path: Path) -> dict[str, str]:
     return captions
 
 
+def _json_values(content: bytes) -> Any:
+    """The JSON value of a file, or a list of those of its lines."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        lines = [line for line in content.splitlines() if line.strip()]
+        if len(lines) < 2:
+            raise
+        return [json.loads(line) for line in lines]
+
+
 def _fields(row: Any, where: str) -> tuple[str, str]:
-    if not isinstance(row, dict) or not {"image_id", "caption"} <= set(row):
+    key = "image" if isinstance(row, dict) and "image_id" not in row else "image_id"
+    if not isinstance(row, dict) or not {key, "caption"} <= set(row):
         raise DataError(f"{where}: expected an object with `image_id` and `caption`, got {row!r}.")
-    image_id, caption = row["image_id"], row["caption"]
+    image_id, caption = row[key], row["caption"]
     if isinstance(image_id, bool) or not isinstance(image_id, (int, str)):
         raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
     if not isinstance(caption, str):
@@ -187,12 +209,15 @@ def _fields(row: Any, where: str) -> tuple[str, str]:
     return str(image_id), caption
 
 
-def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
+def captions_of(
+    split: Split, captions: Mapping[str, str], path: Path, others: Collection[str] = ()
+) -> dict[str, str]:
     """Selects the caption of each example of a split, in its order.
 
-    Captions of images that the data set skips are left out; an image that cannot be decoded needs
-    none. Ids may be those of the caption file, as in COCO's results, if none is the name of an
-    image.
+    Captions of images that the data set skips, and of `others`, the names of other splits' images,
+    are left out; an image that cannot be decoded needs none. Ids may be those of the caption file,
+    as in COCO's results, if none is the name of an image, or paths with one folder before all
+    names.
 
     Raises:
         DataError: Images without a caption, or captions of images the split does not have.
@@ -202,6 +227,9 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
     named = skipped | set(known)
     if named.isdisjoint(captions):
         captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
+    if named.isdisjoint(captions):
+        captions = _without_folder(captions, named, {*named, *others})
+    captions = {name: text for name, text in captions.items() if name not in {*others} - named}
     unknown = [image_id for image_id in captions if image_id not in named]
     divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
     divided = "" if split.held_out is None else divided
@@ -219,6 +247,20 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
             f"caption, such as {missing[0]!r}.{divided}"
         )
     return {image_id: captions[image_id] for image_id in known if image_id in captions}
+
+
+def _without_folder(
+    captions: Mapping[str, str], named: Collection[str], known: Collection[str]
+) -> Mapping[str, str]:
+    """Removes the folder that stands before all names, if known names of images remain."""
+    for path in captions:
+        parts = path.split("/")
+        for start in range(1, len(parts)):
+            folder = "/".join(parts[:start]) + "/"
+            rest = {name.removeprefix(folder): text for name, text in captions.items()}
+            if path.removeprefix(folder) in named and rest.keys() <= {*known}:
+                return rest
+    return captions
 
 
 def _can_be_read(example: Example) -> bool:

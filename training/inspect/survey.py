@@ -50,6 +50,7 @@ _UNSPACED += ("JAVANESE", "BALINESE", "TAI LE", "TAI THAM", "TAI VIET", "NEW TAI
 _SCRIPT = re.compile(r"NEW TAI LUE|TAI \w+|\S+")  # at the start of a letter's Unicode name
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
+_MANY_ALIKE, _FEW_ALIKE = 0.05, 3  # share, and number, of images with one caption
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _MANY_SIGNS = 0.01
@@ -178,14 +179,21 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     report["scripts"] = scripts(found.splits["train"].captions)
     report["language"] = found_language(found.splits["train"].captions, config.data.language)
     earlier: set[str] = set()
-    amount = None
+    amount, alike = None, Counter()
     for name, split in found.splits.items():
         spoken = spoken_captions(split, vocabulary)
         report["splits"][name] |= caption_figures(split, vocabulary, config.data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
         used = report["splits"][name]["used"]
+        for example in split.examples:
+            alike.update({c for c in example.captions if c.strip()})
         amount = amount or Amount.of(used, (caption.split("\0") for caption in spoken))
+    if alike:
+        caption, count = alike.most_common(1)[0]
+        images = sum(map(len, found.splits.values()))
+        report["commonest_caption"] = {"caption": printable(caption), "share": count / images}
+        report["commonest_caption"]["images"] = count
     return amount
 
 
@@ -414,7 +422,19 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     unit = config.unit
     if train["captions_per_image"]["max"] == 1:
         yield "Every image has a single caption: scores against one reference are low and noisy."
-    if train["length"]["p95"] < BLEU_ORDERS:
+    common = report.get("commonest_caption")
+    if common and common["images"] >= _FEW_ALIKE and common["share"] >= _MANY_ALIKE:
+        yield (
+            f"{common['share']:.0%} of the images share one caption ({common['caption'][:60]!r}): "
+            "a captioner learns to write what many images have; remove captions that describe "
+            "no image."
+        )
+    if train["length"]["median"] <= 1:
+        yield (
+            f"Most captions are one {unit.rstrip('s')} long: are they the words of one caption, or "
+            "labels? Write a caption as one text."
+        )
+    elif train["length"]["p95"] < BLEU_ORDERS:
         yield (
             f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
             "undefined without a match of so many."

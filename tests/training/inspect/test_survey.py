@@ -97,7 +97,11 @@ SPLIT = {
     **dict.fromkeys(("blank", "without_words", "images_with_repeats", "no_file"), 0),
     **dict.fromkeys(("entities", "nothing", "cut_share"), 0),
     **{"listed": 100, "used": 100, "captions": 500, "unknown_share": 0.01},
-    **{"outside": {"max": 91}, "captions_per_image": {"max": 5}, "length": {"p95": 12}},
+    **{
+        "outside": {"max": 91},
+        "captions_per_image": {"max": 5},
+        "length": {"median": 9, "p95": 12},
+    },
     **{"signs": {"95%": "95"}, "with_signs": 1},
 }
 
@@ -124,7 +128,11 @@ def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[
         ({"images_of_earlier_splits": 4}, "4 images of dev also in an earlier split"),
         ({"used": 9, "listed": 9}, "dev has 9 images: too few"),
         ({"captions_per_image": {"max": 1}}, "a single caption"),
-        ({"length": {"p95": 3.0}}, "fewer than 4 words: BLEU-4 is undefined"),
+        ({"length": {"median": 2.0, "p95": 3.0}}, "fewer than 4 words: BLEU-4 is undefined"),
+        (
+            {"length": {"median": 1.0, "p95": 1.0}},
+            "Most captions are one word long: are they the words of one",
+        ),
         ({"blank": 2, "without_words": 1}, "3 captions without a word"),
         ({"blank": None, "without_words": 1}, "1 caption without a word"),
         ({"images_with_repeats": 20}, "20 images of dev with a caption twice or more"),
@@ -141,6 +149,13 @@ def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[
 def test_each_defect_has_its_warning(changes, said):
     (warning,) = warnings(changes)
     assert re.search(said, warning)
+
+
+def test_a_caption_that_many_images_share_has_a_warning():
+    shared = {"caption": "This picture could not be shown", "share": 20 / 60, "images": 20}
+    (warning,) = warnings({}, commonest_caption=shared)
+    assert "33% of the images share one caption ('This picture could not be" in warning
+    assert not warnings({}, commonest_caption=shared | {"images": 2})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ names the file and the line, or the place inside one JSON value.
 
     records.py    the record, and the door for values that every reader shares
     columns.py    which column or key has which role
-    tables.py, objects.py, stored.py    the readers
+    tables.py, objects.py, tools.py, stored.py    the readers
 
 To add a format, write its reader, a function from a `Source` to `Record`s, and enter it in
 `_READERS`.
@@ -36,7 +36,7 @@ from pathlib import Path
 
 from training.data.examples import DataError
 from training.data.sources.caption_files.columns import is_image_name, parse_columns
-from training.data.sources.caption_files.objects import read_cvat, read_json, read_jsonl
+from training.data.sources.caption_files.objects import read_json, read_jsonl
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     CaptionFile,
@@ -53,6 +53,7 @@ from training.data.sources.caption_files.stored import (
     read_tar,
 )
 from training.data.sources.caption_files.tables import read_table, read_tokens
+from training.data.sources.caption_files.tools import read_cvat
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
 SUFFIXES += (".jsonlines", ".ndjson", ".manifest")

@@ -471,6 +471,8 @@ def _is_text(value: Any) -> bool:
 
 def is_phrase(value: Any) -> bool:
     """Returns whether a value is a text of several words, or of letters without spaces."""
+    if isinstance(value, dict):  # Label Studio's of several texts
+        return bool(texts := as_captions(value)) and texts != [value] and is_phrase(texts)
     if isinstance(value, (list, tuple)):
         return bool(value) and all(isinstance(item, dict) or is_phrase(item) for item in value)
     if not isinstance(value, str) or is_image_name(value):

@@ -1,13 +1,11 @@
-"""Captions in JSON and XML: records, mappings, COCO's, Karpathy's and annotation tools'."""
+"""Captions in JSON: records, mappings, COCO's and Karpathy's."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,12 +19,21 @@ from training.data.sources.caption_files.columns import (
 from training.data.sources.caption_files.records import (
     Record,
     Source,
+    are_words,
     as_captions,
     known_split,
     read_text,
 )
+from training.data.sources.caption_files.tools import (
+    WHOLE,
+    attributes_of,
+    check_texts_of_boxes,
+    is_place,
+    read_datumaro,
+    read_label_studio,
+    shapes_field,
+)
 
-_WHOLE = "the whole file"
 _CHATS = ("messages", "contents", "conversations", "query")
 _SHOWN = ("image", "url", "image_url", "uri", "fileUri")
 _TAGGED = re.compile("<img>(.*?)</img>")
@@ -90,7 +97,7 @@ def read_json(source: Source) -> Iterator[Record]:
     if isinstance(content, list):
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
-        source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+        source.fail(WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
     return _object(source, content)
 
 
@@ -103,24 +110,24 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
         if isinstance(content.get(key), dict) and content[key]:
             if all(map(is_image_name, content[key].values())):
                 why = f"{key!r} has names of images, and no captions have the same keys"
-                source.fail(_WHOLE, why)
+                source.fail(WHOLE, why)
             return _object(source, content[key])
     rows = content.get("rows")
     if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
         return _viewer(source, [source.value("rows", row, "row", dict) for row in rows])
     if "images" in content:
-        images = source.value(_WHOLE, content, "images", list)
+        images = source.value(WHOLE, content, "images", list)
         captions = content.get("captions")
         if isinstance(captions, list) and captions and _objects(captions):
             content = {"annotations": captions, **content}
         if "annotations" in content or "info" in content:  # COCO's; of test only the images
             whole = {"annotations": [], **content}
-            return _coco(source, images, source.value(_WHOLE, whole, "annotations", list))
+            return _coco(source, images, source.value(WHOLE, whole, "annotations", list))
         if not images:
             return iter(())
         return _list(source, images, "images")
     if isinstance(content.get("items"), list) and "categories" in content:
-        return _datumaro(source, content["items"])
+        return read_datumaro(source, content["items"])
     splits = {key: value for key, value in content.items() if known_split(key.lower()) and value}
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
@@ -168,7 +175,7 @@ def _by_columns(source: Source, content: Mapping[str, Any]) -> list[dict[str, An
     if isinstance(names, list) and isinstance(rows, list) and not _objects(rows):
         of_lists = all(isinstance(row, list) for row in rows)
         if not of_lists or not all(isinstance(name, str) for name in names):
-            source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+            source.fail(WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
         return [dict(zip(names, row, strict=False)) for row in rows]
     columns = [dict(enumerate(v)) if isinstance(v, list) else v for v in content.values()]
     if not all(isinstance(column, dict) and column for column in columns):
@@ -238,17 +245,17 @@ def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> En
         elif isinstance(value, (str, list)):
             entries.append((place, {"image": name, "captions": value}, split))
         else:
-            source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+            source.fail(WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
     return entries
 
 
 def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
     if not values or isinstance(values[0], (str, int, float)):
-        source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(values)[:80]}")
+        source.fail(WHOLE, f"{_FORMS}, got {json.dumps(values)[:80]}")
     if not _objects(values):
         return _records_of(source, [(f"{key}[{i}]", value) for i, value in enumerate(values)])
     if isinstance(values[0].get("data"), dict) and "annotations" in values[0]:
-        return _label_studio(source, values)
+        return read_label_studio(source, values)
     if values[0].get("type") == "header":  # phpMyAdmin
         tables = [part["data"] for part in values if isinstance(part.get("data"), list)]
         return _list(source, [row for rows in tables for row in rows], "data")
@@ -264,17 +271,23 @@ def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
 def _table(source: Source, entries: Entries) -> Iterator[Record]:
     """Reads records whose keys are like the columns of a table, or those of objects in them."""
     entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
+    some = [entry for _, entry, _ in islice(entries, _SAMPLE)]
     try:
-        next(_rows(source.trial(), entries), None)
+        next(_rows(source.trial(), entries, ()), None)
     except DataError:
         entries = [(place, unnested(entry), part) for place, entry, part in entries]
-    return _rows(source, entries)
+    return _rows(source, entries, some)
 
 
 def unnested(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Lifts the values of nested objects, those alone in lists too, {"fields.caption": ...}."""
+    """Lifts the values of nested objects, those alone in lists too, {"fields.caption": ...}.
+
+    Lists of boxes, whose texts are not of the whole image, are left out.
+    """
     found: dict[str, Any] = {}
     for key, value in entry.items():
+        if isinstance(value, list) and any(map(is_place, value)):
+            continue
         while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (dict, list)):
             value = value[0]
         deeper = isinstance(value, dict) and value
@@ -282,13 +295,14 @@ def unnested(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _rows(source: Source, entries: Entries) -> Iterator[Record]:
+def _rows(source: Source, entries: Entries, some: Sequence[Mapping[str, Any]]) -> Iterator[Record]:
     if not entries:
         return
     counted = Counter(key for _, entry, _ in islice(entries, _SAMPLE) for key in entry)
     names = list(counted)
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
     chosen = choose(source, f"{entries[0][0]} and others", names, rows)
+    check_texts_of_boxes(source, some, names[chosen.captions[0]])
     for place, entry, part in entries:
         cells = chosen.cells(lambda i, entry=entry: entry.get(names[i]))
         for found, texts, split, group in cells:
@@ -328,18 +342,20 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
             source.fail(f"images[{index}]", f"a second image with the id {image['id']!r}")
         captions[identifier] = []
     first = annotations[0] if annotations and isinstance(annotations[0], dict) else {}
-    field = None if "caption" in first else _shapes_field(source, annotations)
+    field = None if "caption" in first else shapes_field(source, annotations)
     said = [key for key in first if is_caption(key)]
     key = said[0] if len(said) == 1 else "caption"
+    words = are_words(a.get(key) for a in islice(annotations, _SAMPLE) if isinstance(a, dict))
     for index, annotation in enumerate(annotations):
         place = f"annotations[{index}]"
         identifier = str(source.value(place, annotation, "image_id", (int, str)))
         if identifier not in captions:
             source.fail(place, f"no image has the id {annotation['image_id']!r}")
         if field is not None:
-            captions[identifier] += [text for n, text in _attributes([annotation]) if n == field]
+            captions[identifier] += [text for n, text in attributes_of([annotation]) if n == field]
         elif not source.marked(annotation):
-            captions[identifier] += as_captions(source.value(place, annotation, key, (str, list)))
+            said = as_captions(source.value(place, annotation, key, (str, list)))
+            captions[identifier] += [said] if words else said
     if images:
         names = ("file_name", "filename", "image", "path", "coco_url", "url")
         key = next((name for name in names if name in images[0]), "file_name")
@@ -352,6 +368,15 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
         yield source.record(place, name, texts, split, group, identifier=identifier)
 
 
+def _sentence(source: Source, place: str, sentence: Any) -> str | list[str]:
+    """A sentence of Karpathy's form, or its words if that is all there is."""
+    if isinstance(sentence, str):
+        return sentence
+    if isinstance(sentence, dict) and "raw" not in sentence and "tokens" in sentence:
+        return source.value(place, sentence, "tokens", list)
+    return source.value(place, sentence, "raw", str)
+
+
 def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:
     for index, image in enumerate(images):
         place = f"images[{index}]"
@@ -359,142 +384,9 @@ def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:
         if image.get("filepath"):
             name = f"{source.value(place, image, 'filepath', str)}/{name}"
         captions = [
-            sentence
-            if isinstance(sentence, str)
-            else source.value(f"{place}.sentences[{number}]", sentence, "raw", str)
+            _sentence(source, f"{place}.sentences[{number}]", sentence)
             for number, sentence in enumerate(source.value(place, image, "sentences", list))
         ]
         number = image.get("cocoid", image.get("imgid"))
         identifier = None if number is None else str(number)
         yield source.record(place, name, captions, image.get("split"), identifier=identifier)
-
-
-def _label_studio(source: Source, tasks: list[Any]) -> Iterator[Record]:
-    """Reads the tasks of Label Studio's JSON export: the texts of their annotations."""
-    fields = {
-        str(result.get("from_name"))
-        for task in tasks
-        for annotation in _dicts(task.get("annotations"))
-        for result in _dicts(annotation.get("result"))
-        if result.get("type") == "textarea"
-    }
-    field = _one_field(source, sorted(fields), "text area")
-    rows = [list(tasks[0]["data"].values())]
-    given = source.columns.pop("caption", None) if isinstance(source.columns, dict) else None
-    names = list(tasks[0]["data"])
-    named = [n for n, v in zip(names, rows[0], strict=True) if is_image_name(v)] or names
-    image = source.columns.get("image", (named[0],))[0]
-    if given:
-        source.columns["caption"] = given
-    for index, task in enumerate(tasks):
-        place, texts = f"[{index}].annotations", []
-        for annotation in _dicts(task.get("annotations")):
-            if annotation.get("was_cancelled"):
-                source.left_out["was_cancelled"] += 1
-                continue
-            for result in _dicts(annotation.get("result")):
-                if result.get("type") == "textarea" and result.get("from_name") == field:
-                    texts += as_captions((result.get("value") or {}).get("text"))
-        data = source.value(f"[{index}]", task, "data", dict)
-        split = data.get("split")
-        identifier = None if task.get("id") is None else str(task["id"])
-        yield source.record(place, data.get(image), texts, split, identifier=identifier)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    """The objects in a list; none of another value."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _one_field(source: Source, fields: list[str], kind: str) -> str:
-    """The field that holds captions, of an annotation tool's text fields."""
-    if not fields:
-        source.fail(_WHOLE, f"no {kind} holds a text; write captions in one, then export again")
-    if given := source.columns.get("caption"):
-        if given[0] not in fields:
-            why = f"`--data.columns caption={given[0]}`: no such {kind} holds a text"
-            source.fail(_WHOLE, f"{why}; there are {', '.join(map(repr, fields))}")
-        return given[0]
-    named = [field for field in fields if re.search("caption|description|text", field.lower())]
-    if len(fields) > 1 and len(named) != 1:
-        source.fail(
-            _WHOLE,
-            f"the {kind}s {', '.join(map(repr, fields))} could each be the caption; choose with "
-            f"`--data.columns {shlex.quote(f'caption={fields[0]}')}`",
-        )
-    if len(fields) > 1:
-        source.note(f"caption is {named[0]!r}; not read: {', '.join(set(fields) - set(named))}")
-    return named[0] if len(named) == 1 else fields[0]
-
-
-def _datumaro(source: Source, items: list[Any]) -> Iterator[Record]:
-    """Reads CVAT's export in the form of Datumaro: captions, or text attributes of labels."""
-    names = sorted({n for item in items for n, _ in _attributes(item.get("annotations") or [])})
-    has_captions = any("caption" in a for item in items for a in item.get("annotations") or [])
-    field = None if has_captions else _one_field(source, names, "attribute")
-    for index, item in enumerate(items):
-        annotations = item.get("annotations") or []
-        if has_captions:
-            texts = [a["caption"] for a in annotations if a.get("caption")]
-        else:
-            texts = [text for name, text in _attributes(annotations) if name == field]
-        image = item.get("image") or item.get("media") or {}
-        name = image.get("path") or item.get("id")
-        yield source.record(
-            f"items[{index}]", name, texts, known_split((item.get("subset") or "").lower())
-        )
-
-
-def _shapes_field(source: Source, annotations: list[Any]) -> str | None:
-    """The attribute of boxes that holds captions, in CVAT's export to COCO; None without boxes."""
-    shapes = [one for one in annotations if isinstance(one, dict) and "bbox" in one]
-    names = sorted({name for name, _ in _attributes(shapes)})
-    named = [name for name in names if is_caption(name)]
-    if not shapes:
-        return None
-    if named or (names and "caption" in source.columns):
-        field = _one_field(source, names if "caption" in source.columns else named, "attribute")
-        rest = [name for name in names if name != field]
-        note = f"captions are the attribute {field!r} of boxes, wherever these are"
-        source.note(note + (f"; not read: {', '.join(map(repr, rest))}" if rest else ""))
-        return field
-    why = "these are boxes without captions"
-    if names:
-        why += f", with the attributes {', '.join(names)}; if one of them is the caption of the "
-        chosen = shlex.quote(f"caption={names[0]}")
-        source.fail("annotations", f"{why}image, choose it: `--data.columns {chosen}`")
-    why += "; COCO's captions are in captions_*.json: name it with `--data.captions`"
-    source.fail("annotations[0]", why)
-
-
-def _attributes(annotations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    for annotation in annotations:
-        found = annotation.get("attributes")
-        for name, text in found.items() if isinstance(found, dict) else ():
-            if isinstance(text, str) and text.strip():
-                yield name, text
-
-
-def read_cvat(source: Source) -> Iterator[Record]:
-    """Reads "CVAT for images" (XML): the text attributes of an image's tags."""
-    try:
-        root = ElementTree.fromstring(read_text(source.path))
-    except ElementTree.ParseError as error:
-        source.fail(f"line {error.position[0]}", f"not XML ({error})")
-    images = [image for image in root.iter("image") if image.get("name")]
-    if not images:
-        expected = 'expected <image name="..."> elements, as "CVAT for images" writes'
-        source.fail(_WHOLE, f"{expected}; of other XML, write a CSV image,caption")
-    texts = [
-        [(a.get("name") or "", a.text or "") for tag in image.iter("tag") for a in tag]
-        for image in images
-    ]
-    names = sorted({name for pairs in texts for name, text in pairs if text.strip()})
-    if boxes := sum(len(image) for image in images) - sum(len(list(i.iter("tag"))) for i in images):
-        source.note(f"{boxes} shapes are not read, only tags of whole images")
-    field = _one_field(source, names, "attribute of the images' tags")
-    for number, (image, pairs) in enumerate(zip(images, texts, strict=True)):
-        captions = [text for name, text in pairs if name == field]
-        split = known_split((image.get("subset") or "").lower())
-        place = f"image {image.get('id', number)}"
-        yield source.record(place, image.get("name"), captions, split)

@@ -244,7 +244,8 @@ class Source:
     def finished(self) -> tuple[str, ...]:
         """The notes, with those on what was counted."""
         for reason, count in self.left_out.items():
-            self.note(f"{count} captions {reason} are left out")
+            if count:
+                self.note(f"{count} captions {reason} are left out")
         if self._words:
             self.note(f"{self._words} lists of words are joined to a caption each")
         if self._undivided:

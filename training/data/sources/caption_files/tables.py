@@ -132,7 +132,11 @@ def _fill_merged_cells(source: Source, rows: Rows, chosen: Chosen) -> None:
         ]
         named = [row[at].strip() for row in told if row[at : at + 1] and row[at].strip()]
         empty = len(told) - len(named)
-        if len({*named}) < len(named) or 2 * empty < max(len(named), 1) or not told[0][at].strip():
+        if (
+            len({*named}) < len(named)
+            or 2 * empty < max(len(named), 1)
+            or not "".join(told[0][at : at + 1]).strip()
+        ):
             continue
         above: list[str] = []
         for row in told:
