@@ -65,8 +65,9 @@ class DataConfig:
     """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
     group=NAME, in part or all, by name or number; None finds them by name and content."""
     held_out: str | None = None
-    """Places in [0, 1) below which the hashes of names of `folder` are in dev and in test; None
-    for those that hold out a tenth each. A run records them, so that added images move none."""
+    """Places in [0, 1) below which the hashes of names, or groups, of `folder` are in dev and in
+    test; after them, in train, dev and test again in turn. None for those that hold out a tenth
+    each. A run records them, so that added images move none."""
     image_dir: str | None = None
     """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
     tokens: Unit | None = None

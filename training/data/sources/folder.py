@@ -78,8 +78,8 @@ def load(
             `data_dir` itself.
         columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
             to find them by name and content.
-        held_out: Places below which names are in dev and in test, `0.1,0.2`; None chooses them
-            by `choose_places`.
+        held_out: Places below which names are in dev and in test, `0.1,0.2`, see `hashed_split`;
+            None chooses them by `choose_places`.
         limit: Load only so many examples.
 
     Returns:
@@ -385,7 +385,7 @@ def _sizes(entries: Mapping[str, _Entry]) -> str:
 
 def _divide(
     entries: Mapping[str, _Entry], there: set[str], held_out: str | None, notes: list[str]
-) -> tuple[float, float]:
+) -> tuple[float, ...]:
     """Gives images the splits by the places of their names, or groups; returns these places."""
     places = parse_places(held_out) or choose_places(_group_sizes(entries, there))
     for name, entry in entries.items():

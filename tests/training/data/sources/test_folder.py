@@ -3,6 +3,7 @@
 import contextlib
 import json
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,13 @@ from training.config import DataConfig
 from training.data.examples import DataError
 from training.data.sources import load_split
 from training.data.sources.folder import load
-from training.data.sources.name_splits import EXACT_BELOW, choose_places, hashed_split
+from training.data.sources.name_splits import (
+    EXACT_BELOW,
+    TENTHS,
+    choose_places,
+    hashed_split,
+    parse_places,
+)
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
 
@@ -169,6 +176,39 @@ def test_groups_are_kept_together(numbered):
     assert any(
         "19 groups kept together" in n for n in load("dev", numbered, columns="group=patient").notes
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [
+        ([200] * 6, [800, 200, 200]),
+        ([120] * 10, [960, 120, 120]),
+        ([600, *[30] * 10], [720, 90, 90]),
+        ([400, 300, 100, 100, 60, 40], [800, 100, 100]),
+        ([900, 50, 150], [900, 150, 50]),
+        ([60, 5], [60, 5, 0]),
+    ],
+)
+def test_large_groups_are_divided_as_nearly_as_can_be(sizes, wanted):
+    """Whatever their names, and by places that can be recorded."""
+    for naming in range(20):
+        groups = {f"{naming}/{n}": size for n, size in enumerate(sizes)}
+        places = choose_places(groups)
+        recorded = parse_places(",".join(map(str, places)))
+        assert recorded == places
+        totals = Counter()
+        for name, size in groups.items():
+            totals[hashed_split(name, recorded)] += size
+        assert totals["train"] == wanted[0]
+        assert sorted([totals["dev"], totals["test"]]) == sorted(wanted[1:])
+
+
+def test_small_groups_and_images_without_groups_are_split_by_their_hash_alone():
+    names = [f"{n}.jpg" for n in range(2000)]
+    assert (
+        choose_places(dict.fromkeys(names, 1)) == choose_places(dict.fromkeys(names, 3)) == TENTHS
+    )
+    assert choose_places({"large": 9000} | dict.fromkeys(names, 1)) != TENTHS
 
 
 def test_too_few_groups_for_every_split_are_said_to_be_groups(numbered):
