@@ -168,7 +168,8 @@ def _instances(path: Path) -> Iterator[tuple[dict, list]]:
             image = images[int(one["image_id"])]
             width, height = float(image["width"]), float(image["height"])
             x, y, w, h = (float(edge) for edge in one["bbox"])
-            box = [x / width, y / height, (x + w) / width, (y + h) / height]
+            right, bottom = round(x + w, 6), round(y + h, 6)  # 0.1 + 0.2 is 0.3
+            box = [x / width, y / height, right / width, bottom / height]
             found.setdefault((int(one["image_id"]), int(one["category_id"])), []).append(box)
         for (number, category), boxes in found.items():
             image, name = str(images[number]["file_name"]), names[category]

@@ -51,6 +51,8 @@ SEVERAL_IMAGES = "phrases of an image that could be several of the split"
 NOT_SHOWN = "phrases whose boxes are outside the part of the image that the encoder sees"
 NOT_READ = "phrases of images that cannot be read"
 
+_WHOLE = 1e-3  # pixels by which the share of a whole one may miss it
+_TOUCHES = 0.05  # pixels: shares with four digits of an edge on the view's may be as far inside
 _ON_ITS_SIDE = (5, 6, 7, 8)  # orientations of EXIF
 
 
@@ -292,7 +294,8 @@ def align_captions(
 def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -> Visible:
     """Returns a function from boxes of an image to boxes of the encoder's view of it.
 
-    A box outside the view is left out, one on its edge is cut.
+    A box outside the view, or that only touches it, is left out; one on its edge is cut. Edges that
+    are whole pixels stay exact: a share of the image's side is rounded.
 
     Args:
         image: As in `Example.image`; only its size is read.
@@ -302,15 +305,14 @@ def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -
         return list
     height, width = image_size(image)
     top, left, side = centred_square(height, width)
-    top, left = top / side, left / side
 
     def visible(boxes: Sequence[Box]) -> list[Box]:
-        scaled = np.array(boxes) * (height, width, height, width) / side - (top, left, top, left)
-        return [
-            tuple(map(float, box))
-            for box in np.clip(scaled, 0.0, 1.0)
-            if box[0] < box[2] and box[1] < box[3]
-        ]
+        pixels = np.array(boxes) * (height, width, height, width)
+        whole = np.round(pixels)
+        pixels = np.where(np.abs(pixels - whole) < _WHOLE, whole, pixels)
+        shown = np.clip(pixels - (top, left, top, left), 0.0, side)
+        large = (shown[:, 2:] - shown[:, :2] > _TOUCHES).all(axis=1)
+        return [tuple(box) for box in (shown[large] / side).tolist()]
 
     return visible
 

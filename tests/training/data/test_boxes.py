@@ -17,6 +17,7 @@ from training.data.boxes import (
     visible_boxes,
 )
 from training.data.examples import Example
+from training.metrics.grounding import centres_inside
 
 XML = """<annotation><size><width>200</width><height>100</height><depth>3</depth></size>
 <object><name>1</name>
@@ -150,6 +151,21 @@ def test_crop_moves_and_cuts_boxes_and_squash_does_not():
     assert visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
     assert visible([(0.0, 0.8, 1.0, 1.0)]) == []
     assert visible_boxes(wide, "squash")([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
+
+
+@pytest.mark.parametrize("digits", [4, 17])
+def test_boxes_that_only_touch_the_square_are_not_shown_and_edges_are_exact(digits):
+    for width in range(100, 200, 3):
+        left, side = (width - 98) // 2, 98
+        visible = visible_boxes(np.zeros([98, width, 3], np.uint8), "crop")
+        share = [round(x / width, digits) for x in range(width + 1)]
+        before, after = (0.0, 0.0, 1.0, share[left]), (0.0, share[left + side], 1.0, 1.0)
+        assert visible([before, after]) == []
+        edge = left + 35  # the centre of the third of seven cells
+        boxes = visible([(0.0, 0.0, 1.0, share[edge]), (0.0, share[edge], 1.0, 1.0)])
+        assert len(boxes) == 2
+        if digits == 17:
+            assert [centres_inside([box], 7, 7)[0, 2] for box in boxes] == [True, True]
 
 
 @pytest.mark.parametrize(("turn", "expected"), [(1, (4, 6)), (6, (6, 4))])
