@@ -4,12 +4,12 @@ A run records its training images, and those of what it started from, as sorted 
 for Flickr8k's photo ids, 6 bytes for each further digest. An image counts as seen by
 
     photo id    Flickr's number, in `1000268201_693b08cb0e.jpg` (Flickr8k) as in `1000268201.jpg`
-                (Flickr30k); COCO's number, in `COCO_val2014_000000391895.jpg` as in
-                `000000391895.jpg`
+                of Flickr30k; COCO's number, in `COCO_val2014_000000391895.jpg` as in a record of
+                COCO
     content     48 bits of the SHA-256 of the file's length and of three pieces of it, or of pixels
 
 A number or a name alone, as in a folder of one's own, is counted but proves nothing: two data sets
-may both have a `12.jpg`.
+may both have a `12.jpg`, and cameras name photographs by date and time, in twelve digits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ RULES = {FLICKR: "Flickr's photo id", COCO: "COCO's image id", CONTENT: "content
 
 _FORMAT = 1
 _FLICKR8K = re.compile(r"(\d+)_[0-9a-f]{10}(?:_[a-z])?")  # the second part is Flickr's secret
-_COCO = re.compile(r"(?:COCO_\w+?20\d\d_)?(\d{12})")
+_ELSEWHERE = re.compile(r"(\d{7,11})_(?=\d*[a-f])[0-9a-f]{10}(?:_[a-z])?")  # no date_counter
+_COCO = re.compile(r"COCO_\w+?20\d\d_(\d{12})")
 _BARE = re.compile(r"\d{1,18}")
 _OF_FLICKR = ("flickr8k", "flickr30k")
 _PIECE = 4096  # bytes
@@ -51,7 +52,7 @@ _SHOWN = 3
 def name_key(image_id: str, data: str) -> tuple[str, int]:
     """Returns kind and value of the key that an image's name gives in a data set."""
     stem, _ = os.path.splitext(image_id.rpartition("/")[2])
-    if found := _FLICKR8K.fullmatch(stem):
+    if found := (_FLICKR8K if data in _OF_FLICKR else _ELSEWHERE).fullmatch(stem):
         return FLICKR, int(found[1])
     if data not in _OF_FLICKR and (found := _COCO.fullmatch(stem)):
         return COCO, int(found[1])

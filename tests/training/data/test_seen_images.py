@@ -44,7 +44,9 @@ def overlap_of(train: list[Example], theirs: str, split: list[Example], ours: st
         ("1000268201.jpg", "flickr30k", (FLICKR, 1000268201)),
         ("1000268201.jpg", "folder", (NUMBER, 1000268201)),
         ("COCO_val2014_000000391895.jpg", "coco_captions", (COCO, 391895)),
-        ("000000391895.jpg", "folder", (COCO, 391895)),
+        ("COCO_val2014_000000391895.jpg", "folder", (COCO, 391895)),
+        ("000000391895.jpg", "folder", (NUMBER, 391895)),
+        ("202401011200.jpg", "folder", (NUMBER, 202401011200)),
         ("391895", "coco_captions", (COCO, 391895)),
         ("139.jpg", "folder", (NUMBER, 139)),
     ],
@@ -95,6 +97,7 @@ def test_the_same_content_is_found_under_another_name(tmp_path):
         ("1000268201.jpg", "flickr30k", "1000268201.jpg", "folder"),
         ("139.jpg", "folder", "139.jpg", "folder"),
         ("000000000139.jpg", "folder", "139.jpg", "folder"),
+        ("COCO_val2014_000000000139.jpg", "coco_captions", "000000000139.jpg", "folder"),
         ("dog.jpg", "folder", "dog.jpg", "folder"),
     ],
 )
@@ -119,7 +122,8 @@ def test_numbers_of_flickr_and_coco_are_not_compared():
     coco = named("COCO_val2014_000010000001.jpg")
     found = overlap_of(coco, "coco_captions", named("10000001_0123456789.jpg"), "flickr8k")
     assert found.notes() == []
-    assert name_key("VizWiz_val_00000001.jpg", "folder")[0] == NAME
+    for own in ("VizWiz_val_00000001", "20240101_0000000012", "12_693b08cb0e"):
+        assert name_key(f"{own}.jpg", "folder")[0] == NAME
     assert name_key("a/1 b.jpg", "folder") != name_key("b/1 b.jpg", "folder")
 
 
