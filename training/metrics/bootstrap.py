@@ -12,11 +12,15 @@ import numpy as np
 from sat_tf.errors import invalid_value
 
 FEW = 30
-"""Sets of fewer images get no interval: their resamples tell too little of other images."""
+"""Fewer images, of those in which something was measured, give no interval: their resamples tell
+too little of other images."""
 SMALL = 250
 """Sets of fewer images get BCa intervals; from here on percentile intervals cover as well."""
+VARIED = 5
+"""Means over images of which fewer differ from the most common value get no interval."""
 
-_LEVEL = 0.95  # nominal coverage
+LEVEL = 0.95
+"""Nominal coverage."""
 _CHUNK = 100  # resamples per matrix of weights, which bounds the memory
 
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -43,21 +47,29 @@ UNDEFINED = Interval(math.nan, math.nan, math.nan)
 def resampled_means(sums: np.ndarray, sizes: np.ndarray, samples: int = 1000) -> Interval:
     """Computes the interval of a mean over the phrases of all images.
 
-    The estimate is `sum_n sums_n / sum_n sizes_n`; images are drawn with replacement, and draws
-    without any phrase are left out. Without phrases at all, all three numbers are NaN.
+    The estimate is `sum_n sums_n / sum_n sizes_n`; images that have phrases are drawn with
+    replacement. Without phrases at all, all three numbers are NaN; if fewer than `VARIED` images
+    differ from the others, the interval is: their resamples tell too little of what is rare.
     """
-
-    def mean(weights: np.ndarray) -> np.ndarray:
-        drawn = weights @ sizes
-        return np.divide(weights @ sums, drawn, out=np.full(drawn.shape, np.nan), where=drawn > 0)
-
-    if not np.any(sizes):
+    measured = sizes > 0
+    sums, sizes = sums[measured], sizes[measured]
+    if not len(sums):
         return UNDEFINED
-    return interval_over_images(mean, len(sums), samples)
+    found = interval_over_images(
+        lambda weights: (weights @ sums) / (weights @ sizes), len(sums), samples
+    )
+    _, alike = np.unique(np.round(sums / sizes, 9), return_counts=True)
+    if len(sums) - alike.max() < VARIED:
+        return Interval(found.difference, math.nan, math.nan)
+    return found
 
 
 def interval_over_images(
-    statistic: Statistic, count: int, samples: int = 1000, seed: int = 0
+    statistic: Statistic,
+    count: int,
+    samples: int = 1000,
+    seed: int = 0,
+    measured: int | None = None,
 ) -> Interval:
     """Computes the interval of any statistic of images.
 
@@ -67,15 +79,16 @@ def interval_over_images(
         count: Number of images, N.
         samples: See `training.metrics.captions.score_interval`.
         seed: See `training.metrics.captions.score_interval`.
+        measured: Number of images that say something; all of them by default.
     """
     if samples < 1:
         raise invalid_value("samples", "a positive integer", samples)
     estimate = float(statistic(np.ones((1, count)))[0])
-    if count < FEW:
+    if (count if measured is None else measured) < FEW:
         return Interval(estimate, math.nan, math.nan)
-    values = np.concatenate([statistic(weights) for weights in _draws(count, samples, seed)])
+    values = np.concatenate([statistic(weights) for weights in resamples(count, samples, seed)])
     values = values[~np.isnan(values)]
-    shares = np.array([(1.0 - _LEVEL) / 2.0, (1.0 + _LEVEL) / 2.0])
+    shares = np.array([(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
     if count < SMALL:
         without = statistic(1.0 - np.eye(count))
         shares = _bca_shares(shares, values, estimate, without[~np.isnan(without)])
@@ -102,8 +115,8 @@ def _bca_shares(
     return [normal.cdf(bias + z / (1.0 - acceleration * z)) for z in moved]
 
 
-def _draws(count: int, samples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yields how often each image was drawn, `[<= _CHUNK, count]` at a time."""
+def resamples(count: int, samples: int = 1000, seed: int = 0) -> Iterator[np.ndarray]:
+    """Yields how often each image is drawn, `[<= _CHUNK, count]` at a time."""
     rng = np.random.default_rng(seed)
     for start in range(0, samples, _CHUNK):
         size = min(_CHUNK, samples - start)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from training.metrics.bootstrap import Interval, interval_over_images
+from training.metrics.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
 
 BINS = 15
+_BEYOND_DOUBT = 4.0  # standard deviations of a bin's gap
 
 
 class WordConfidence(NamedTuple):
@@ -87,7 +89,12 @@ def reliability(found: WordConfidence, bins: int = BINS) -> Reliability:
 def calibration_error(found: WordConfidence, bins: int = BINS) -> Interval:
     """Computes the expected calibration error, percentage points, and its interval over images.
 
-    ECE = sum_b (n_b / N) |accuracy_b - confidence_b|
+    ECE = sum_b (n_b / N) |accuracy_b - confidence_b| = sum_b |g_b|
+
+    Chance moves each gap g_b by some e_b, and the sum mostly upwards: that of a calibrated model is
+    above 0. Percentiles of resamples would double that. But the sum is too large by at most
+    sum_b |e_b|, or sum_b sign(g_b) e_b over bins whose sign is beyond doubt, and too small by at
+    most -sum_b sign(g_b) e_b; the ends are the estimate without these, each at 97.5 %.
 
     Args:
         found: The words, at least one.
@@ -99,10 +106,21 @@ def calibration_error(found: WordConfidence, bins: int = BINS) -> Interval:
     words, confidence, right = _by_image(found, bins)
     gaps, sizes = right - confidence, words.sum(axis=1)
 
-    def error(weights: np.ndarray) -> np.ndarray:
-        return 100.0 * np.abs(weights @ gaps).sum(axis=1) / np.maximum(weights @ sizes, 1)
+    def signed(weights: np.ndarray) -> np.ndarray:
+        return 100.0 * (weights @ gaps) / (weights @ sizes)[:, None]
 
-    return interval_over_images(error, len(sizes))
+    (own,) = signed(np.ones((1, len(sizes))))
+    estimate = float(np.abs(own).sum())
+    if len(sizes) < FEW:
+        return Interval(estimate, math.nan, math.nan)
+    moved = np.concatenate([signed(weights) for weights in resamples(len(sizes))]) - own
+    outwards = moved * np.sign(own)
+    in_doubt = np.abs(own) <= _BEYOND_DOUBT * moved.std(axis=0)
+    too_large = np.where(in_doubt, np.abs(moved), outwards).sum(axis=1)
+    share = (1.0 + LEVEL) / 2.0
+    low = estimate - np.quantile(too_large, share)
+    high = estimate + np.quantile(-outwards.sum(axis=1), share)
+    return Interval(estimate, max(float(low), 0.0), float(high))
 
 
 def confidence_auroc(found: WordConfidence) -> Interval | None:
@@ -133,7 +151,8 @@ def confidence_auroc(found: WordConfidence) -> Interval | None:
         share = np.divide((rights * below).sum(axis=1), pairs, where=pairs > 0, out=nothing)
         return 100.0 * share
 
-    return interval_over_images(area, int(image.max()) + 1)
+    fewer = min(len(np.unique(image[right])), len(np.unique(image[~right])))
+    return interval_over_images(area, int(image.max()) + 1, measured=fewer)
 
 
 def _by_image(found: WordConfidence, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

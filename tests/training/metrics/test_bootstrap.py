@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.metrics import bootstrap
-from training.metrics.bootstrap import FEW, SMALL, resampled_means
+from training.metrics.bootstrap import FEW, SMALL, VARIED, resampled_means
 from training.metrics.captions import (
     CaptionScores,
     bleu_scores,
@@ -114,10 +114,31 @@ def test_means_over_what_images_hold_count_by_how_much_that_is():
     errors = sizes * (a - b - found.difference) / sizes.mean()
     theory = 2 * 1.96 * errors.std() / np.sqrt(300)
     assert found.high - found.low == pytest.approx(theory, rel=0.1)
-    assert resampled_means(0 * a, sizes) == (0, 0, 0)
     assert np.isnan(resampled_means(0 * a, 0 * sizes)).all()  # nothing was measured
     flat = resampled_means(a - b, np.ones(300), samples=2000)
     assert flat.difference == pytest.approx((a - b).mean())
+
+
+def test_only_images_in_which_something_was_measured_count():
+    """And those that differ: without, the interval of a rare hit is of no width."""
+    rng = np.random.default_rng(0)
+    for measured, given in ((FEW - 1, False), (FEW, True)):
+        sizes = np.r_[np.ones(measured), np.zeros(1000)]
+        found = resampled_means(sizes * rng.normal(size=len(sizes)), sizes)
+        assert np.isfinite(found.difference) and np.isfinite(found.low) == given
+    for hits, given in ((0, False), (VARIED - 1, False), (VARIED, True)):
+        for values in (np.arange(100) < hits, np.arange(100) >= hits):
+            found = resampled_means(values.astype(float), np.ones(100))
+            assert found.difference == values.mean() and np.isfinite(found.low) == given
+
+
+@pytest.mark.parametrize(("images", "share"), [(30, 0.3), (100, 0.05), (100, 0.5), (400, 0.02)])
+def test_intervals_of_a_share_hold_it_as_often_as_they_say(images, share):
+    rng, held = np.random.default_rng(0), []
+    for _ in range(150):
+        found = resampled_means(rng.binomial(2, share, images) / 2.0, np.ones(images), samples=300)
+        held += [found.low <= share <= found.high] if np.isfinite(found.low) else []
+    assert len(held) > 100 and np.mean(held) >= 0.91
 
 
 def test_an_undefined_score_has_no_interval_and_no_difference():

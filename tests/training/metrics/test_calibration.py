@@ -57,12 +57,36 @@ def test_auroc_is_the_share_of_pairs_in_order():
     assert confidence_auroc(words([0.5, 0.6], [1, 1])) is None
 
 
-def test_draws_without_a_pair_to_compare_do_not_widen_the_interval_of_auroc():
-    # One image of thirty has a wrong word, and a third of the draws none: no interval reaches down
-    # to chance.
-    rights = np.arange(30)
-    found = words([0.1, *np.linspace(0.7, 0.9, 30)], [0, *[1] * 30], [0, *rights])
-    assert confidence_auroc(found) == (100.0, 100.0, 100.0)
+def test_the_interval_of_auroc_needs_wrong_words_in_enough_images():
+    rights = np.arange(60)
+    for wrong, given in ((29, False), (30, True)):
+        confidence = np.random.default_rng(0).normal(np.r_[np.zeros(wrong), np.ones(60)])
+        found = words(confidence, [0] * wrong + [1] * 60, [*range(wrong), *rights])
+        assert np.isfinite(confidence_auroc(found).low) == given
+    # Draws without a pair to compare say nothing.
+    found = words([*np.linspace(0.1, 0.2, 30), 0.9], [0] * 30 + [1], [*range(30), 0])
+    assert confidence_auroc(found).difference == 100.0
+
+
+@pytest.mark.parametrize("images", [100, 300])
+@pytest.mark.parametrize("too_confident", [0.0, 0.005, 0.02, 0.15])
+def test_intervals_of_the_error_hold_the_truth_as_often_as_they_say(images, too_confident):
+    def draw(rng, images):
+        confidence = rng.beta(2, 1.2, 11 * images)
+        return confidence, np.clip(confidence - too_confident, 0, 1)
+
+    confidence, chance = draw(np.random.default_rng(1), 100_000)
+    bins = np.ceil(confidence * 15).astype(int)
+    truth = 100 * np.abs(np.bincount(bins, chance - confidence)).sum() / len(bins)
+    held = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        confidence, chance = draw(rng, images)
+        right = rng.random(len(chance)) < chance
+        found = calibration_error(words(confidence, right, np.arange(len(right)) // 11))
+        assert found.low <= found.difference <= found.high
+        held += found.low <= truth <= found.high
+    assert held >= 55  # 57 of 60 are 95 %
 
 
 def test_scores_and_intervals_are_of_the_words():
