@@ -106,7 +106,7 @@ def find_caption_files(
     shown = errors if len(errors) <= 2 else []
     reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
     advice = _advice_on_files(data_dir, found, within, texts if shown else ())
-    if not found:
+    if not found and not texts:
         advice += _texts_without_images(data_dir, images)
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     raise DataError(

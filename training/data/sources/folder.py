@@ -287,10 +287,7 @@ def _advice_on_split(
             return "Add images."
         return "Groups are kept together: add images of other groups, or leave the groups out."
     advice = f"Give some of the images the split {split}"
-    if len(files) == 1:
-        return f"{advice}, or take the splits out, and names divide the images."
-    name = inside_of(data_dir, files[0].path)
-    return f"{advice}, or take one file, `--data.captions {name}`: names then divide its images."
+    return f"{advice}, or let names divide all of them: `--data.held-out 0.1,0.2`."
 
 
 def _gather(

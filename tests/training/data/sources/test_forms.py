@@ -419,7 +419,9 @@ def test_files_of_splits_may_be_named(tmp_path):
         load("train", folder)
     for named in ("train.csv,val.csv", "[tv]*a*.csv"):
         assert everything(folder, captions=named)[1] == {"a.jpg": "train", "b.jpg": "dev"}
-    with pytest.raises(DataError, match=r"no image of the test .*one file, `--data.captions train"):
+    with pytest.raises(
+        DataError, match=r"no image of the test .*divide all of them: `--data.held-out"
+    ):
         load("test", folder, captions="train.csv,val.csv")
 
 

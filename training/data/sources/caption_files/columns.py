@@ -313,7 +313,7 @@ class _Columns:
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []
         filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
-        filled = [i for i in filled if i in texts] or filled
+        filled = [i for i in filled if i in texts or self._has_phrases(i)] or filled
         # The same for every image is what a service told its workers.
         filled = [i for i in filled if len(set(map(str, self.values[i]))) > 1] or filled
         stems = [re.sub(r"_?\d+$", "", plain) for plain in self.plain]
@@ -346,6 +346,11 @@ class _Columns:
         if not texts:
             self._fail("no column holds captions; name it with `--data.columns caption=COLUMN`")
         return texts
+
+    def _has_phrases(self, column: int) -> bool:
+        """Tests if half of a column's cells, or more, are phrases."""
+        values = self.values[column]
+        return 2 * sum(map(is_phrase, values)) >= len(values)
 
     def _length(self, column: int) -> float:
         """Mean length of a column's cells, if they differ."""

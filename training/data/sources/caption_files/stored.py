@@ -130,6 +130,7 @@ def read_pairs(source: Source) -> Iterator[Record]:
                 )
         yield source.record(os.path.basename(text), image, captions, *details)
     used = Counter(text for _, text, _ in paired)
+    _check_shared(source, paired, used)
     source.used.update(map(Path, used))
     others = sum(not used.keys() >= {*rest} for *_, rest in paired)
     capitals = sum(not _has_name_of(text, image) for image, text, _ in paired)
@@ -145,6 +146,25 @@ def read_pairs(source: Source) -> Iterator[Record]:
     more = "".join(f"; {count} of them {what}" for count, what in parts if count)
     more += f"; of {others} images other files of that name are not read" if others else ""
     source.note(f"captions are those of {len(used)} files named like their images{more}")
+
+
+def _check_shared(
+    source: Source, paired: Sequence[tuple[str, str, Any]], used: Mapping[str, int]
+) -> None:
+    """Checks that no text that lies elsewhere has the name of images of several folders.
+
+    Raises:
+        DataError: One has, and could be that of either.
+    """
+    folders: dict[str, str] = {}
+    for image, text, _ in paired:
+        inner = os.path.relpath(os.path.dirname(text), source.path)
+        if used[text] < 2 or os.path.normpath(os.path.dirname(image) or ".") == inner:
+            continue
+        other = folders.setdefault(text, image)
+        if os.path.dirname(other) != os.path.dirname(image):
+            why = "lay each text beside its image, or take the others out of the folder"
+            source.fail(text, f"its name is that of several images, {other} and {image}; {why}")
 
 
 def _has_name_of(text: str, image: str) -> bool:
@@ -218,6 +238,8 @@ def read_tar(source: Source) -> Iterator[Record]:
         source.fail(
             "the whole file", f"not a plain tar ({error}); unpack it, or pack it without gz"
         )
+    if texts.keys().isdisjoint(key for key, _ in places.values()):
+        places, texts = _by_first_dot(places, texts)
     if not places:
         source.fail("the whole file", "no image in it; webdataset's KEY.jpg lies beside KEY.txt")
     if not texts:
@@ -251,6 +273,24 @@ def read_tar(source: Source) -> Iterator[Record]:
         stored = StoredImage(images, index, f"{stamp}/{name}")
         captions, *details = found.get(f"{key}.json", (captions,))
         yield source.record(f"member {name}", name, captions, *details, stored=stored)
+
+
+def _by_first_dot(
+    places: Mapping[str, tuple[str, Any]], texts: Mapping[str, Mapping[str, bytes]]
+) -> tuple[dict[str, tuple[str, Any]], dict[str, dict[str, bytes]]]:
+    """Takes as keys the names up to their first dots, as webdataset does: KEY.in.jpg, KEY.0.txt."""
+
+    def short(key: str) -> str:
+        folder, slash, file = key.rpartition("/")
+        return f"{folder}{slash}{file.partition('.')[0]}"
+
+    joined: dict[str, dict[str, bytes]] = {}
+    for key, of_key in sorted(texts.items()):
+        for kind, content in of_key.items():
+            before = joined.setdefault(short(key), {}).get(kind)
+            several = b"" if before is None else before.rstrip(b"\n") + b"\n"
+            joined[short(key)][kind] = several + content
+    return {name: (short(key), place) for name, (key, place) in places.items()}, joined
 
 
 def _member_text(source: Source, name: str, content: bytes) -> str:

@@ -81,12 +81,16 @@ def read_table(source: Source) -> Iterator[Record]:
     chosen = choose(source, header, names, sample)
     _refuse_swallowed_rows(source, rows, chosen.image, len(names), delimiter)
     _fill_merged_cells(source, rows, chosen)
+    unknown = 0
     for record in _records(source, rows, names, chosen, spaced):
         if joined is None:
             yield record
             continue
+        unknown += record.image not in joined[1]
         for image in joined[1].get(record.image, ()):
             yield dataclasses.replace(record, image=image)
+    if unknown:
+        source.note(f"{unknown} rows have a key that names no image there, and are left out")
 
 
 def _images_of_another_table(
@@ -117,6 +121,7 @@ def _images_of_another_table(
             for row in rows:
                 found.setdefault(row[header.index(shared[0])].strip(), []).append(row[columns[0]])
             source.note(f"images are those of {other.name} with the same {shared[0]!r}")
+            source.used.add(other)
             return shared[0], found
     return None
 
@@ -372,8 +377,19 @@ def _advice_on_names(source: Source) -> str:
     inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
     inner = "" if inner == os.path.join(".", "") else shlex.quote(inner)
     file = shlex.quote(source.path.name)
+    listed, names = "ls", sorted(name for _, name in source.folder.images)
+    order = "in the order of the images' names"
+    if (counted := sorted(names, key=_in_numbers)) != names:
+        at = next(i for i, name in enumerate(names) if counted[i] != name)
+        listed, order = "ls -v", f"{order} as one counts ({counted[at]} before {names[at]})"
     return (
-        f"; if the {count} captions are in the order of the images' names, add these: in the "
-        f"folder of the captions, `ls {inner}*{suffix} | paste - {file} > named.tsv`, "
-        "then `--data.captions named.tsv`"
+        f"; if the {count} captions are {order}, add these: in the folder of the captions, "
+        f"`{listed} {inner}*{suffix} | paste - {file} > named.tsv`, then `--data.captions "
+        "named.tsv`"
     )
+
+
+def _in_numbers(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names by the numbers in them: 2.jpg before 10.jpg."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
