@@ -11,9 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sat_tf.errors import invalid_value
-from sat_tf.figures.attention import attention_figure, attention_svg, save_figure
-from sat_tf.files import write_atomically
+from sat_tf.figures.attention import attention_figure, save_figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,18 +78,13 @@ class Caption:
         """Writes the figure; see `figure`.
 
         Args:
-            path: File, `*.png` or `*.svg`, which is replaced if it exists.
+            path: File, `*.png`, `*.jpg`, `*.svg` or `*.webp` (an animation, word by word), which is
+                replaced if it exists.
 
         Raises:
             ValueError: The name ends otherwise.
         """
-        path = Path(path)
-        if path.suffix.lower() == ".svg":
-            write_atomically(path, attention_svg(**self._drawn()))
-        elif path.suffix.lower() == ".png":
-            save_figure(self.figure(), path)
-        else:
-            raise invalid_value("path", "a file named *.png or *.svg", str(path))
+        save_figure(Path(path), **self._drawn())
 
     def _drawn(self) -> dict:
         if self.image is None:

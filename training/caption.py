@@ -17,12 +17,12 @@ from sat_tf import published, runs
 from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, parse_flags
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields
-from sat_tf.figures.attention import figure_paths, is_figure, save_attention_figure
+from sat_tf.fields import PositiveInt, check_fields
+from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, is_figure, save_attention_figure
 from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.images.pillow import decode, read_content
+from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
@@ -42,8 +42,10 @@ class Arguments:
     default a captioner that ships."""
     out: Path = Path("captions")
     """Folder of the attention figures."""
-    figure: Literal["png", "svg", "none"] = "png"
-    """Form of the attention figures; none are drawn with `none`."""
+    figure: Literal["png", "jpg", "webp", "svg", "none"] = "png"
+    """Form of the attention figures: `webp` is an animation, word by word; `none` draws none."""
+    figure_size: PositiveInt = 160
+    """Side of a tile of the figures, pixels."""
     figure_font: Path | None = None
     """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     html: Path | None = None
@@ -79,7 +81,7 @@ def run(arguments: Arguments) -> int:
     for path, figure in zip(images, figures, strict=True):
         try:
             content = read_content(path)
-            pixels = captioner.pixels(content)
+            pixels, whole = captioner.pixels(content), np.asarray(decode(content))
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             failed += 1
@@ -88,10 +90,11 @@ def run(arguments: Arguments) -> int:
         if figure is not None:
             chosen = chosen_locations(captioner, pixels, caption)
             options = {"chosen": chosen, "font": arguments.figure_font}
-            drawn = save_attention_figure(figure, pixels, caption, **options)
+            options["cell"] = arguments.figure_size
+            side = max(len(pixels), min(PHOTOGRAPH, *whole.shape[:2]))
+            shown = read_pixels(content, side, captioner.config.encoder.resize)
+            drawn = save_attention_figure(figure, shown, caption, **options)
             figure = figure if drawn else None
-        if arguments.html is not None or arguments.json:
-            whole = np.asarray(decode(content))
         if arguments.html is not None:
             entries.append(image_entry(captioner, whole, caption, path.name))
         if arguments.json:
@@ -124,6 +127,7 @@ def _check(arguments: Arguments) -> list[Path]:
     """Checks the arguments; returns the image files."""
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
+    check_fields(arguments)
     check_fields(arguments.search)
     images = image_files(arguments.images)
     published.locate(arguments.run_dir)

@@ -1,6 +1,7 @@
 """The attention figure: an image, and under each word a copy lit up where the word looked.
 
-`attention_figure` draws pixels, `attention_svg` a document with tiles as embedded images.
+`attention_figure` draws pixels, `attention_frames` an animation, `attention_svg` a document with
+tiles as embedded images.
 """
 
 from __future__ import annotations
@@ -37,10 +38,13 @@ from sat_tf.files import write_atomically
 
 PHOTOGRAPH = 448
 """Side of a photograph under the attention, pixels, where it is not the encoder's input."""
+FIGURE_SUFFIXES = (".png", ".jpg", ".webp", ".svg")
+"""Forms of a figure's file."""
 _MARK = "sat_tf attention figure"
-"""Text near the start of a figure's file; a file without it is not overwritten by a figure."""
+"""Text near the start or end of a figure's file; a file without it is not overwritten by one."""
 
 _COLUMNS = 6
+_FRAME = 900  # ms per word
 _HEAD = 1024  # bytes
 _GAP = 10  # pixels between tiles
 
@@ -108,6 +112,52 @@ def attention_figure(
         if beta is not None:
             _draw_gate(draw, below, None if n == 0 else float(beta[n - 1]), text)
     return np.array(sheet)
+
+
+def attention_frames(
+    image: np.ndarray,
+    words: Sequence[str],
+    alpha: np.ndarray | None,
+    beta: np.ndarray | None = None,
+    title: str | None = None,
+    cell: int = 160,
+    chosen: Sequence[int] | None = None,
+    language: str = "",
+    font: Path | None = None,
+) -> list[np.ndarray]:
+    """Draws `attention_figure`, whose arguments it takes, as an animation without gates.
+
+    Returns:
+        `T + 1` frames, uint8 `[., ., 3]`: the image, then lit up for each word; below it the words,
+        the present one marked. One frame without attention.
+    """
+    text, gap = max(12, cell // 16), max(4, cell // 80)
+    apart = "" if title == "".join(words) else " "
+    style = lettering_of(apart.join(words), language, font)
+    require_fonts(apart.join(words), style)
+    tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
+    height, width = tiles[0].shape[:2]
+    places, x, line = [], gap, 0
+    for word in words:
+        wide = text_width(word, text, style)
+        if x > gap and x + wide > width - gap:
+            x, line = gap, line + 1
+        left = width - x - wide if style.right_to_left else x
+        places.append((left, height + gap + 1.5 * line * text, left + wide))
+        x += wide + text_width(apart, text, style)
+    size = (width, round(height + 2 * gap + 1.5 * (line + 1) * text))
+    frames = []
+    for current, tile in enumerate(tiles, start=-1):
+        frame = Image.new("RGB", size, PAPER)
+        frame.paste(Image.fromarray(tile), (0, 0))
+        draw = ImageDraw.Draw(frame)
+        for n, (word, (left, top, right)) in enumerate(zip(words, places, strict=True)):
+            if n == current:
+                mark = (left - gap, top, right + gap, top + 1.4 * text)
+                draw.rounded_rectangle(mark, gap, fill=GLOW)
+            write_text(draw, (left, top), word, text, style)
+        frames.append(np.array(frame))
+    return frames
 
 
 def attention_svg(
@@ -246,7 +296,9 @@ def _same_name(path: Path) -> str:
 
 
 def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options: Any) -> bool:
-    """Draws `attention_figure` of a caption into a file: SVG if its name says so.
+    """Draws the attention of a caption into a file, in the form that its suffix says.
+
+    `.png` and `.jpg` have `attention_figure`, `.webp` has `attention_frames`, `.svg` has text.
 
     Args:
         path: The file.
@@ -260,10 +312,7 @@ def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options
     options |= {name: getattr(caption, name) for name in ("words", "alpha", "beta", "language")}
     options |= {"image": image.round().astype(np.uint8), "title": caption.text}
     try:
-        if path.suffix == ".svg":
-            write_atomically(path, attention_svg(**options))
-        else:
-            save_figure(attention_figure(**options), path)
+        save_figure(path, **options)
     except MissingFontError as error:
         remedy = "Or draw with `--figure svg`; `--figure-font` names a font file."
         print(f"{path}: not drawn. {error} {remedy}", file=sys.stderr)
@@ -271,19 +320,43 @@ def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options
     return True
 
 
-def save_figure(figure: np.ndarray, path: Path) -> None:
-    """Writes a figure, uint8 `[H, W, 3]`, as a PNG that `figure_paths` lets later ones replace."""
+def save_figure(path: Path, **options: Any) -> None:
+    """Writes a figure that `figure_paths` lets later ones replace.
+
+    Args:
+        path: `*.png`, `*.jpg`, `*.webp` (an animation) or `*.svg`.
+        **options: Arguments of `attention_figure`.
+
+    Raises:
+        MissingFontError: Letters that no font of the machine has.
+        ValueError: The name ends otherwise, or shapes do not fit.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in FIGURE_SUFFIXES:
+        expected = f"a file named {', '.join('*' + one for one in FIGURE_SUFFIXES)}"
+        raise invalid_value("path", expected, str(path))
+    if suffix == ".svg":
+        write_atomically(path, attention_svg(**options))
+        return
+    drawn = attention_frames(**options) if suffix == ".webp" else [attention_figure(**options)]
+    first, *others = map(Image.fromarray, drawn)
     mark = PngInfo()
     mark.add_text("Comment", _MARK)
+    form = {
+        ".png": {"pnginfo": mark, "compress_level": 3},
+        ".jpg": {"comment": _MARK, "quality": 90},
+        ".webp": {"save_all": True, "append_images": others, "duration": _FRAME, "loop": 0}
+        | {"quality": 80, "xmp": _MARK.encode()},
+    }
     content = io.BytesIO()
-    Image.fromarray(figure).save(content, "PNG", pnginfo=mark, compress_level=3)
+    first.save(content, Image.registered_extensions()[suffix], **form[suffix])
     write_atomically(path, content.getvalue())
 
 
 def is_figure(path: Path) -> bool:
     """Returns whether a file is a figure of this version."""
-    with path.open("rb") as file:
-        return _MARK.encode() in file.read(_HEAD)
+    content = path.read_bytes()  # WebP has the mark at its end
+    return _MARK.encode() in content[:_HEAD] + content[-_HEAD:]
 
 
 def _checked(image, words, alpha, beta, cell):

@@ -3,7 +3,11 @@
 "use strict";
 
 const SatViewer = (() => {
-  const DARKEST = 0.82; // opacity over a place without attention
+  const FLOOR = "rgb(48 48 48 / .5)"; // over the grey photograph, where the captioner did not look
+  const GLOW = [255, 166, 43]; // a tint where it looked, which shows on dark and grey places too
+  const TINT = 0.16; // its opacity
+  const SHARPEST = 1024; // pixels, the longer side of what is painted
+  const TILE = 320; // pixels, of the picture that is saved
   const EVEN = 1.1; // a map whose brightest place has less than this over its mean counts as even
   const HEAT = [[13, 8, 135], [156, 23, 158], [237, 121, 83], [240, 249, 33]]; // from dark blue to yellow
   const KINDS = { soft: "Soft attention", hard: "Hard attention", none: "No attention" };
@@ -50,13 +54,15 @@ const SatViewer = (() => {
     return HEAT[i].map((from, n) => from + (place - i) * (HEAT[i + 1][n] - from));
   }
 
-  // A shade over what is dark, or colours over all of it.
-  function paint(canvas, levels, heat) {
+  // Levels as a canvas of the grid's size: opaque GLOW where they are 1; or colours of heat.
+  function mapCanvas(levels, width, height, heat) {
+    const canvas = element("canvas", { width, height });
     const context = canvas.getContext("2d");
-    const pixels = context.createImageData(canvas.width, canvas.height);
+    const pixels = context.createImageData(width, height);
     levels.forEach((level, i) =>
-      pixels.data.set(heat ? [...heatColour(level), 255 * (0.35 + 0.35 * level)] : [0, 0, 0, 255 * DARKEST * (1 - level)], 4 * i));
+      pixels.data.set(heat ? [...heatColour(level), 255 * (0.35 + 0.35 * level)] : [...GLOW, 255 * level], 4 * i));
     context.putImageData(pixels, 0, 0);
+    return canvas;
   }
 
   function drawLocation(weights, random = Math.random) {
@@ -77,6 +83,14 @@ const SatViewer = (() => {
     } catch { // a code that the browser does not know
       return text.normalize().toLowerCase();
     }
+  }
+
+  // The words of a caption in lines of a width, pixels.
+  function wrap(context, { words }, width, gap) {
+    return words.reduce((lines, { text }) => {
+      const longer = lines.at(-1) + (lines.at(-1) && gap) + text;
+      return context.measureText(longer).width > width ? [...lines, text] : [...lines.slice(0, -1), longer];
+    }, [""]);
   }
 
   const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
@@ -132,9 +146,9 @@ const SatViewer = (() => {
       this.scale.lastChild.hidden = this.scale.lastChild.disabled = !gates;
       if (!gates && this.scale.value === "gated") this.scale.value = "own";
       const lines = [];
-      if (looks) lines.push(element("span", {}, element("span", { class: `ramp${this.heat ? " heat" : ""}` }), " bright: looked here more"));
+      if (looks) lines.push(element("span", {}, element("span", { class: `ramp${this.heat ? " heat" : ""}` }), this.heat ? " bright: looked here more" : " in colour: looked here more"));
       if (words((word) => word.log_prob != null)) lines.push(element("span", {}, `the fuller a ${this.viewers[0].noun}'s box, the surer of the ${this.viewers[0].noun}`));
-      if (some((viewer) => !viewer.crop.classList.contains("whole"))) lines.push(element("span", {}, "dark border: not seen by the captioner"));
+      if (some((viewer) => !viewer.crop.classList.contains("whole"))) lines.push(element("span", {}, "pale border: not seen by the captioner"));
       this.legend.replaceChildren(...lines);
       this.look(this.current);
     }
@@ -178,7 +192,10 @@ const SatViewer = (() => {
       this.crop = element("div", { class: "crop" }, this.canvas, this.dots);
       this.image = element("img", { src: data.image, alt: "", lang: data.lang });
       this.stage = element("div", { class: "stage" }, this.image, this.crop);
-      this.image.addEventListener("load", () => this.stage.style.setProperty("--ratio", this.image.naturalWidth / this.image.naturalHeight));
+      this.image.addEventListener("load", () => {
+        this.stage.style.setProperty("--ratio", this.image.naturalWidth / this.image.naturalHeight);
+        this.paint(this.current);
+      });
       this.placeCrop();
       this.words = element("ol", { class: "words", "aria-label": "Caption, word by word" });
       this.sentence = element("p", { class: "sentence", lang: data.lang });
@@ -240,10 +257,7 @@ const SatViewer = (() => {
       this.looks = this.maps.some(Boolean);
       this.brightest = (this.looks && mean(this.maps.filter(Boolean).map((weights) => Math.max(...weights)))) || 1;
       this.gates = this.looks && words.some((word) => word.beta != null && word.beta < 0.999);
-      if (this.looks) {
-        [this.canvas.width, this.canvas.height] = [width, height];
-        this.dots.setAttribute("viewBox", `0 0 ${width} ${height}`);
-      }
+      if (this.looks) this.dots.setAttribute("viewBox", `0 0 ${width} ${height}`);
       this.words.dir = this.sentence.dir = direction(this.hypothesis.text, this.data.lang);
       this.words.replaceChildren(...words.map((word, i) => element("li", {}, this.wordButton(word, i))));
       this.image.alt = this.hypothesis.text;
@@ -287,6 +301,40 @@ const SatViewer = (() => {
       return commonLevels(this.maps[i].map((weight) => weight * beta), this.brightest);
     }
 
+    // The part of the photograph that the captioner sees: left, top, width and height in its pixels.
+    seen() {
+      const { naturalWidth: width, naturalHeight: height } = this.image;
+      const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
+      return [left * width, top * height, (right - left) * width, (bottom - top) * height];
+    }
+
+    // Paints what lies over that part for a word: the part in grey, open where the captioner looked.
+    paint(i) {
+      const levels = this.maps[i] && this.image.naturalWidth ? this.levels(i) : null;
+      if (!levels) return;
+      const [left, top, wide, high] = this.seen();
+      const scale = Math.min(1, SHARPEST / Math.max(wide, high));
+      const size = [Math.round(wide * scale), Math.round(high * scale)];
+      [this.canvas.width, this.canvas.height] = size;
+      const context = this.canvas.getContext("2d");
+      context.imageSmoothingQuality = "high";
+      const { heat } = this.panel;
+      const map = mapCanvas(levels, this.data.grid[1], this.data.grid[0], heat);
+      const lay = (how, what) => {
+        context.globalCompositeOperation = how;
+        if (typeof what !== "string") return context.drawImage(what, 0, 0, ...size);
+        context.fillStyle = what;
+        context.fillRect(0, 0, ...size);
+      };
+      if (heat) return lay("copy", map);
+      context.drawImage(this.image, left, top, wide, high, 0, 0, ...size);
+      lay("saturation", "#808080");
+      lay("source-over", FLOOR);
+      lay("destination-out", map);
+      context.globalAlpha = TINT;
+      lay("source-over", map);
+    }
+
     look(i, aloud = true) {
       this.current = i;
       const buttons = [...this.words.querySelectorAll("button")];
@@ -300,7 +348,7 @@ const SatViewer = (() => {
       this.stage.classList.toggle("looking", i >= 0 && this.looks);
       this.said.setAttribute("aria-live", aloud ? "polite" : "off");
       if (!word) return void (this.said.textContent = this.looks ? `Point at a ${this.noun}, or use the arrow keys.` : " ");
-      if (this.looks) paint(this.canvas, this.levels(i), this.panel.heat);
+      this.paint(i);
       if (this.panel.boxed) (word.boxes || []).forEach((box) => this.addBox(box));
       this.describe(i);
     }
@@ -326,12 +374,12 @@ const SatViewer = (() => {
 
     // A box `[top, left, bottom, right]` in shares of what the model sees.
     addBox([top, left, bottom, right]) {
-      const { width, height } = this.canvas;
+      const [height, width] = this.data.grid;
       this.dots.append(svg("rect", { x: left * width, y: top * height, width: (right - left) * width, height: (bottom - top) * height }));
     }
 
     addDot(place) {
-      const { width } = this.canvas;
+      const [, width] = this.data.grid;
       const jitter = () => (Math.random() - 0.5) * 0.5; // so that dots of one place stay countable
       this.dots.append(svg("circle", {
         cx: (place % width) + 0.5 + jitter(), cy: Math.floor(place / width) + 0.5 + jitter(), r: width / 45, class: "last",
@@ -352,39 +400,37 @@ const SatViewer = (() => {
       this.panel.look(target, this);
     }
 
-    // The photograph with the map that is shown, the caption under it.
+    // A sheet: the caption, the photograph, and a tile for each word, as `training.caption` draws it.
     async picture() {
       await this.image.decode();
-      const { naturalWidth: width, naturalHeight: height } = this.image;
-      const size = Math.max(14, Math.round(width / 26));
-      const canvas = element("canvas", { width, height: height + 3 * size });
+      const tiles = this.looks ? [-1, ...this.maps.keys()] : [-1];
+      const columns = Math.ceil(tiles.length / Math.ceil(tiles.length / 6));
+      const [, , wide, high] = this.seen();
+      const [gap, text, side] = [TILE / 16, TILE / 10, this.looks ? TILE : 2 * TILE];
+      const [across, down] = [wide, high].map((length) => Math.round((side * length) / Math.max(wide, high)));
+      const canvas = element("canvas", { width: gap + columns * (across + gap) });
       const context = canvas.getContext("2d");
+      const rightToLeft = getComputedStyle(this.words).direction === "rtl";
+      const style = () => Object.assign(context, { font: `${text}px system-ui, sans-serif`, fillStyle: "#1d1d1f", textBaseline: "middle", direction: rightToLeft ? "rtl" : "ltr" });
+      style();
+      const lines = wrap(context, this.hypothesis, canvas.width - 2 * gap, this.sentence.hidden ? " " : "");
+      const head = gap + 1.5 * text * lines.length;
+      canvas.height = head + Math.ceil(tiles.length / columns) * (down + 2 * text) + gap;
       context.fillStyle = "#fff";
       context.fillRect(0, 0, canvas.width, canvas.height);
-      context.drawImage(this.image, 0, 0, width, height);
-      const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
-      const seen = [left * width, top * height, (right - left) * width, (bottom - top) * height];
-      if (this.stage.classList.contains("looking")) context.drawImage(this.canvas, ...seen);
-      context.beginPath();
-      context.rect(0, 0, width, height);
-      context.rect(...seen);
-      context.fillStyle = "rgb(0 0 0 / .9)"; // the border, as on the page
-      context.fill("evenodd");
-      context.font = `${size}px system-ui, sans-serif`;
-      context.textBaseline = "middle";
-      const gap = this.sentence.hidden ? " " : "";
-      const rightToLeft = getComputedStyle(this.words).direction === "rtl";
-      const widths = this.hypothesis.words.map((word) => context.measureText(word.text + gap).width);
-      const shrink = Math.min(1, (width - size) / widths.reduce((sum, value) => sum + value, 0));
-      context.font = `${size * shrink}px system-ui, sans-serif`;
-      context.direction = rightToLeft ? "rtl" : "ltr";
-      context.textAlign = "start";
-      let x = rightToLeft ? width - size / 2 : size / 2;
-      this.hypothesis.words.forEach((word, i) => {
-        context.fillStyle = i === this.current ? "#9a3412" : "#1d1d1f";
-        context.fillText(word.text, x, height + 1.5 * size);
-        x += (rightToLeft ? -1 : 1) * widths[i] * shrink;
+      style();
+      lines.forEach((line, n) => context.fillText(line, rightToLeft ? canvas.width - gap : gap, gap + (1.5 * n + 0.5) * text));
+      context.textAlign = "center";
+      tiles.forEach((word, n) => {
+        const column = rightToLeft ? columns - 1 - (n % columns) : n % columns;
+        const place = [gap + column * (across + gap), head + Math.floor(n / columns) * (down + 2 * text), across, down];
+        context.drawImage(this.image, ...this.seen(), ...place);
+        if (word < 0) return;
+        this.paint(word);
+        if (this.maps[word]) context.drawImage(this.canvas, ...place);
+        context.fillText(this.hypothesis.words[word].text, place[0] + across / 2, place[1] + down + text, across);
       });
+      this.paint(this.current);
       return new Promise((done) => canvas.toBlob(done, "image/png"));
     }
   }
@@ -412,12 +458,23 @@ const SatViewer = (() => {
       return KINDS[kind] + (this.kinds.filter((other) => other === kind).length > 1 ? ` (${this.names[i]})` : "");
     }
 
-    // Takes away the photograph before; the choice and the settings stay.
-    clear() {
+    // Takes away the photograph before; the choice and the settings stay. The next one, if browsers
+    // show its format, stands there until it is captioned.
+    clear(image = "") {
       this.panel.clear();
       this.answers = [];
-      this.columns.replaceChildren(...this.names.map(() => element("div", { class: "column" })));
+      this.columns.replaceChildren(...this.names.map(() => {
+        const stage = image ? [element("div", { class: "stage" }, element("img", { src: image, alt: "" }))] : [];
+        const text = element("div", { class: "text" }, element("p", { class: "waiting", role: "status" }));
+        return element("div", { class: "column" }, element("section", { class: "viewer" }, element("div", { class: "sides" }, ...stage, text)));
+      }));
       this.choose(this.chosen, this.together);
+    }
+
+    // Says why captioner `i` has not answered yet.
+    wait(i, text) {
+      const said = this.columns.children[i].querySelector(".waiting");
+      if (said) said.textContent = text;
     }
 
     // Shows the answer of captioner `i`, or a sentence on why there is none.

@@ -35,6 +35,7 @@ _SAMPLES = _OWN / "samples"
 _KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg", "png": "image/png"}
 _MEGABYTE = 2**20
 _AGAIN_AFTER = 1.0  # seconds, for a captioner that is being loaded or busy
+_AT_ONCE = 0.2  # seconds without an answer until the page says what it waits for
 _FORM_BYTES = 64 * 1024  # of an upload beside the image itself
 # Nothing but this page's own files runs or is fetched.
 _POLICY = (
@@ -219,23 +220,26 @@ class Page:
             return _error(str(error), error.status)
 
     async def _lines(self, content: bytes) -> AsyncIterator[str]:
-        """Lines with `model` and its answer, or `error` and `status`; with `waiting`, why."""
+        """Lines with `model` and its answer, `error` and `status`, or why it is `waiting`."""
         waiting: dict[str, str] = {}  # why each captioner does not answer yet
         asked = {
             asyncio.create_task(self._patiently(content, name, waiting)) for name in self.models
         }
-        told = ""
+        told: dict[str, str] = {}
+        patience = _AT_ONCE
         try:
             while asked:
                 done, asked = await asyncio.wait(
-                    asked, timeout=_AGAIN_AFTER, return_when=asyncio.FIRST_COMPLETED
+                    asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
+                patience = _AGAIN_AFTER
                 for task in done:
                     yield _line(**task.result())
-                why = next(iter(waiting.values()), "")
                 # An empty line finds out whether anybody is still there.
-                yield _line(waiting=why) if why and why != told else "\n"
-                told = why
+                yield "\n"
+                for name, why in (dict(waiting).items() - told.items()) if asked else ():
+                    told[name] = why
+                    yield _line(model=name, waiting=why)
         finally:
             for task in asked:
                 task.cancel()

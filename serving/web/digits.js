@@ -68,6 +68,7 @@
       if (event.button !== 0 || !event.isPrimary) return;
       event.preventDefault();
       paper.setPointerCapture(event.pointerId);
+      if (written >= model.digits) strokes = []; // a drawing takes the place of what was written
       [pen, written] = [[place(event)], 0];
       strokes.push(pen);
       draw();
@@ -99,7 +100,8 @@
     model = one;
     find("#draw").textContent = system().draw;
     find(".turns").hidden = one.system !== "stn";
-    changed();
+    if (strokes.length) changed();
+    else [4, 7].slice(-one.digits).forEach(write); // so that there is something to see
   }
 
   // Turn and size of the paper, for the Spatial Transformer alone.

@@ -83,6 +83,7 @@ class ModelProcess:
         self._process: subprocess.Popen | None = None
         self._pipe: Connection | None = None
         self._stopped = False
+        self._loaded: set[int] = set()  # models that the process has answered with
 
     def start(self) -> None:
         """Starts the process if it does not run."""
@@ -121,6 +122,8 @@ class ModelProcess:
         with self._lock:
             for _ in range(MOST_TRIES):
                 self._start()
+                if index not in self._loaded:
+                    tell(LOADING)
                 try:
                     self._pipe.send((index, content))
                     while True:
@@ -128,6 +131,7 @@ class ModelProcess:
                         if kind == _REFUSED:
                             raise UploadError(*message)
                         if kind == _ANSWER:
+                            self._loaded.add(index)
                             return message[0]
                         tell(message[0])
                 except (EOFError, OSError) as error:  # the process ended
@@ -150,6 +154,7 @@ class ModelProcess:
             return
         if self._pipe is not None:
             self._pipe.close()
+        self._loaded.clear()
         self._pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
@@ -184,12 +189,12 @@ def serve(pipe: Connection) -> None:
         if isinstance(folder, Served):
             return by_server(folder)
         if digits.system_of(folder) is not None:
-            pipe.send((_WAITING, LOADING))
             with native_log_kept():
                 return partial(reading_data, digits.load(folder))
         if graphs_missing(folder):
             heavy.append(folder)
-        pipe.send((_WAITING, FIRST_TIME if heavy else LOADING))
+        if heavy:
+            pipe.send((_WAITING, FIRST_TIME))
         return partial(_caption, sat_tf.load(folder))
 
     def answer(index: int, content: bytes) -> tuple:

@@ -9,8 +9,8 @@
   const LONGEST = 1600; // pixels of its longer side then
   let page = { models: [], samples: [], notes: [], about: [], max_mb: 20 };
   let comparison;
-  let asked = { stop: new AbortController(), url: "" };
-  let shown = asked; // the one whose captions are on the page
+  let asked = { stop: new AbortController(), url: "", answers: [] };
+  let shown = asked; // the one that is on the page
 
   const say = (text) => (find("#message").textContent = text);
 
@@ -99,22 +99,31 @@
     return smaller && smaller.size < image.size ? smaller : image;
   }
 
-  // Asks all captioners about an image; what is on the page stays until the first answers.
+  // Shows an image, and asks all captioners about it; one that is refused gives way to the last.
   // `button` is the sample that it came from; with `arrive`, the captions are brought into view.
   async function show(image, button = null, arrive = true) {
     asked.stop.abort();
-    const mine = (asked = { stop: new AbortController(), url: "", button, arrive });
+    const mine = (asked = { stop: new AbortController(), url: "", answers: [], button, arrive });
     say("");
-    wait("Looking …");
+    find("#results").setAttribute("aria-busy", true);
     const smaller = await shrink(image);
     if (mine !== asked) return;
     if (smaller.size > page.max_mb * 2 ** 20) return end(mine, `This file is larger than ${page.max_mb} MB: make it smaller.`);
-    Object.assign(mine, { image: smaller, url: URL.createObjectURL(smaller) });
+    const url = URL.createObjectURL(smaller);
+    const probe = element("img", { src: url });
+    const preview = await probe.decode().then(() => url, () => ""); // a format that the browser does not show
+    if (mine !== asked) return URL.revokeObjectURL(url);
+    Object.assign(mine, { image: smaller, url, preview, before: shown.before || shown });
+    if (mine.before !== shown) URL.revokeObjectURL(shown.url);
+    present(mine);
+    if (arrive) find("#results").focus({ preventScroll: true });
+    bring(arrive);
+    page.models.forEach((_, i) => comparison.wait(i, "Looking …"));
     try {
-      await SatAsk.lines("api/captions", { image: smaller }, mine.stop.signal, (line) => {
-        if (line.waiting) return wait(line.waiting);
+      await SatAsk.lines("api/captions", { image: smaller }, mine.stop.signal, ({ model, ...line }) => {
         if (OF_THE_PHOTOGRAPH.has(line.status)) throw new SatAsk.Refused(line.error, line.status);
-        put(mine, line);
+        if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);
+        else put(mine, page.models.indexOf(model), line);
       });
       end(mine, "");
     } catch (error) {
@@ -122,36 +131,38 @@
     }
   }
 
-  function put(mine, { model, ...answer }) {
-    if (mine !== shown) {
-      URL.revokeObjectURL(shown.url);
-      shown = mine;
-      find("#results").classList.remove("before");
-      comparison.clear();
-      document.querySelectorAll(".samples button").forEach((other) => other.setAttribute("aria-pressed", other === mine.button));
-    }
-    comparison.put(page.models.indexOf(model), answer.error ? answer : { image: mine.url, ...answer, ...(page.lang && { lang: page.lang }) });
-    const viewer = comparison.viewer();
-    find("#save").hidden = !viewer;
-    if (!mine.arrive || !viewer) return;
-    mine.arrive = false;
-    const results = find("#results");
-    results.focus({ preventScroll: true });
-    const { top } = results.getBoundingClientRect();
-    if (top < 0 || top > innerHeight / 2.5) results.scrollIntoView({ block: "start" });
+  function present(one) {
+    shown = one;
+    comparison.clear(one.preview);
+    one.answers.forEach((answer, i) => comparison.put(i, answer));
+    document.querySelectorAll(".samples button").forEach((other) => other.setAttribute("aria-pressed", other === one.button));
+    find("#save").hidden = !comparison.viewer();
   }
 
-  function wait(text) {
-    find("#results").setAttribute("aria-busy", Boolean(text));
-    find("#results").classList.toggle("before", asked !== shown);
-    find("#status").textContent = text;
+  function put(mine, i, answer) {
+    if (mine.before) URL.revokeObjectURL(mine.before.url);
+    mine.before = null;
+    mine.answers[i] = answer.error ? answer : { image: mine.url, ...answer, ...(page.lang && { lang: page.lang }) };
+    comparison.put(i, mine.answers[i]);
+    find("#save").hidden = !comparison.viewer();
+    bring(mine.arrive);
+    mine.arrive = false;
+  }
+
+  function bring(arrive) {
+    const results = find("#results");
+    const { top } = results.getBoundingClientRect();
+    if (arrive && (top < 0 || top > innerHeight / 2.5)) results.scrollIntoView({ block: "start" });
   }
 
   function end(mine, message) {
     if (mine !== asked) return;
     mine.stop.abort();
-    if (mine !== shown) URL.revokeObjectURL(mine.url);
-    wait("");
+    if (mine.before) {
+      URL.revokeObjectURL(mine.url);
+      present(mine.before);
+    }
+    find("#results").setAttribute("aria-busy", false);
     say(message);
   }
 

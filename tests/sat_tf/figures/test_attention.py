@@ -11,6 +11,7 @@ from sat_tf.captions import Caption
 from sat_tf.figures import drawing
 from sat_tf.figures.attention import (
     attention_figure,
+    attention_frames,
     attention_svg,
     figure_paths,
     save_attention_figure,
@@ -205,19 +206,33 @@ def test_no_figure_overwrites_an_image(tmp_path, monkeypatch):
     assert figure_paths(Path("out"), [Path("dog.png")]) == [Path("out/dog-2.png")]
 
 
-@pytest.mark.parametrize("kind", ["png", "svg"])
+@pytest.mark.parametrize("kind", ["png", "jpg", "webp", "svg"])
 def test_a_figure_replaces_an_earlier_figure_and_no_other_file(tmp_path, kind):
-    path, image = tmp_path / f"dog.{kind}", np.full([8, 8, 3], 200, np.uint8)
-    arguments = tmp_path, [tmp_path / "dog.jpg"], kind
+    path, image = tmp_path / f"dog.{kind}", np.full([32, 48, 3], 200, np.uint8)
+    arguments = tmp_path, [Path("photographs") / "dog.jpg"], kind
     Image.fromarray(image).save(path, "PNG")
     with pytest.raises(ValueError, match=f"`--out`.*got {path}, not a figure"):
         figure_paths(*arguments)
-    if kind == "png":
-        save_figure(image, path)
-        assert np.array_equal(Image.open(path), image)
-    else:
-        path.write_text(attention_svg(image, (), None, title="a dog"))
+    save_figure(path, image=image, words=("a", "dog"), alpha=np.eye(4).reshape(4, 2, 2)[:2])
     assert figure_paths(*arguments) == [path]
+    if kind == "webp":
+        assert Image.open(path).n_frames == 3
+
+
+@pytest.mark.parametrize(("words", "language"), [("a dog", "en"), ("\u05d0 \u05d1", "he")])
+def test_an_animation_lights_and_marks_word_by_word(words, language):
+    image, alpha = np.full([64, 64, 3], (200, 60, 60), np.uint8), np.zeros([2, 2, 2])
+    alpha[0, 0, 0] = alpha[1, 1, 1] = 1.0
+    options = {"title": words, "language": language}
+    frames = attention_frames(image, words.split(), alpha, **options)
+    assert len({frame.shape for frame in frames}) == 1 and len(frames) == 3
+    assert (frames[0][:160] == image[0, 0]).all()
+    marks = [np.argwhere((frame[160:] == GLOW).all(-1)) for frame in frames]
+    assert len(marks[0]) == 0
+    for frame, lit, grey in zip(frames[1:], (20, 140), (140, 20), strict=True):
+        assert np.ptp(frame[lit, lit]) > 100 and np.ptp(frame[grey, grey]) < 30
+    order = [mark[:, 1].mean() for mark in marks[1:]]
+    assert (order[0] < order[1]) == (language == "en")
 
 
 def svg(**arguments) -> ElementTree.Element:

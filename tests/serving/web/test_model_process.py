@@ -93,7 +93,7 @@ def test_without_graphs_tensorflow_answers_until_they_are_made(processes, tmp_pa
     run = write_run(tmp_path / "soft")
     process, said = processes(run), []
     first = ask(process, run, png(), said)
-    assert said == [FIRST_TIME]
+    assert said == [LOADING, FIRST_TIME]
     eventually(lambda: not runs.graphs_missing(run), 240.0)
     again = ask(process, run, png())  # the last one that TensorFlow answers
     said.clear()

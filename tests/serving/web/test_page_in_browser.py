@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.browser import brightness, browser, violations, watched_pages  # noqa: F401  (a fixture, found by name)
+from tests.browser import brightness, browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 from tests.image_files import encode
 from tests.serving.web.page_fixtures import listening, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel, serve
@@ -45,12 +45,13 @@ def choose(page, file: dict | None = None) -> None:
 
 
 def upload(page) -> None:
-    """Uploads a photograph, and waits until it is the one on the page."""
+    """Uploads a photograph, and waits until it is captioned."""
     before = page.locator(".stage img").first.get_attribute("src")
     choose(page)
     page.wait_for_function(
         "before => document.querySelector('.stage img').getAttribute('src') !== before", arg=before
     )
+    caption(page)
 
 
 def caption(page, column: int = 0):
@@ -90,6 +91,12 @@ def test_a_photograph_is_uploaded_and_every_word_shows_its_map(open_page, addres
     for word, place in enumerate(PLACES):
         words.nth(word).hover()
         assert brightest(page) == place
+    before = page.locator(".stage img").first.evaluate("i => [i.naturalWidth, i.naturalHeight]")
+    assert before == [120, 80]
+    shown = grey(page.locator(".column.chosen .stage")).mean()
+    page.keyboard.press("Escape")
+    page.locator(".column.chosen .crop").evaluate("e => e.remove()")
+    assert shown > 0.5 * grey(page.locator(".column.chosen .stage")).mean()
     assert "probability 50 %, brightest place 7.6 times the mean, gate β 0.50" in (
         page.locator(".said").first.inner_text()
     )
@@ -150,9 +157,11 @@ def test_what_is_shown_is_saved(open_page, address, browser, button, name, tmp_p
     assert download.value.suggested_filename == name
     download.value.save_as(tmp_path / name)
     if name.endswith(".png"):
-        picture = Image.open(tmp_path / name).convert("L")
-        assert picture.size > (512, 512)
-        assert picture.getpixel((2, 200)) < 30  # the border, which the captioner did not see
+        picture = Image.open(tmp_path / name).convert("HSV")
+        assert picture.width == 4 * 320 + 5 * 20 and picture.height > 320  # a tile per word
+        skier = [picture.crop((20 + 340 * n, 80, 340 + 340 * n, 300)) for n in range(4)]
+        colour = [np.asarray(tile)[..., 1].mean() for tile in skier]
+        assert max(colour[1:]) < 0.6 * colour[0]  # most of each tile is grey
         return
     with watched_pages(browser, offline=True) as go:
         saved = go((tmp_path / name).as_uri())
@@ -253,11 +262,15 @@ def test_a_server_that_is_away_is_waited_for(open_page):
         pass
     with page_of(soft=port) as served, listening(served) as url:
         page = open_page(url, captioned=False)
-        page.locator("#status", has_text="does not answer").wait_for()
+        page.locator(".waiting", has_text="does not answer").wait_for()
+        assert page.locator(".column .stage img").is_visible()  # before any answer
         with serve(model, port):
             assert caption(page).count() == len(WORDS[0])
+        before = page.locator(".stage img").get_attribute("src")
         choose(page)
-        page.locator("#status", has_text="does not answer").wait_for()
+        page.locator(".waiting", has_text="does not answer").wait_for()
+        assert page.locator(".word").count() == 0
+        assert page.locator(".stage img").get_attribute("src") != before
 
 
 @pytest.mark.parametrize(
