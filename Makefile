@@ -46,7 +46,8 @@ demo: $(WEB_STAMP) ## Open a page that captions your photographs and shows where
 test: $(DEV_STAMP) ## Run the tests (SLOW=1 for all, JOBS=1 in one process, ARGS="tests/sat_tf -x").
 	$(BIN)/python -m pytest --durations=10 $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder) $(if $(filter 1,$(SLOW)),-m "") $(ARGS)
 
-docs: $(DOCS_STAMP) ## Build the site in build/docs, with the notebooks' output; any warning is an error.
+docs: $(DOCS_STAMP) ## Build the site in build/docs, with the notebooks' output (takes minutes).
+	@echo "The notebooks are executed, which takes some minutes the first time."
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees \
 		-D nb_execution_mode=cache $(ARGS) docs build/docs
 	@echo "Open build/docs/index.html"

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from docutils.nodes import Element, SkipNode
+from latex2mathml.converter import convert
 from pygments.lexers.special import TextLexer
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util.inspect import signature, stringify_signature
+from sphinx.writers.html5 import HTML5Translator
 
 _DOCS = Path(__file__).resolve().parent
 _ROOT = _DOCS.parent
@@ -23,11 +27,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 project = "sat_tf"
 author = "The sat_tf authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 html_theme = "furo"
 html_title = "sat_tf"
 html_copy_source = False
+html_math_renderer = "mathml"
 
 # Anchors of headings as GitHub makes them, so that links work there and here.
 myst_heading_anchors = 4
@@ -36,6 +41,7 @@ exclude_patterns = ["notebooks/*/**"]  # what the notebooks leave
 nb_execution_mode = "off"  # `make docs` executes the notebooks, and so does a slow test
 nb_execution_timeout = 600  # seconds per cell
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True  # so that photographs, runs and captions of the notebooks are not left here
 
 default_role = "code"  # docstrings mark code with single backticks
 autodoc_member_order = "bysource"
@@ -86,6 +92,16 @@ def _download(link: addnodes.pending_xref, path: Path) -> None:
     link.replace_self(copy)
 
 
+def _mathml(display: str) -> tuple[Callable, None]:
+    """Returns a visitor that draws equations as browsers do by themselves, without a network."""
+
+    def visit(translator: HTML5Translator, node: Element) -> None:
+        translator.body.append(convert(node.astext(), display=display))
+        raise SkipNode
+
+    return visit, None
+
+
 def _skip_aliases(app, what, name, obj, skip, options) -> bool | None:
     """Skips fields of named tuples that are described by the class."""
     return True if (obj.__doc__ or "").startswith("Alias for field number") else None
@@ -111,6 +127,7 @@ def _init_signature(app, what, name, obj, options, text, returns) -> tuple[str, 
 def setup(app: Sphinx) -> None:
     """Registers the transform and the hooks, and CSV as plain text."""
     app.add_transform(RootLinks)
+    app.add_html_math_renderer("mathml", _mathml("inline"), _mathml("block"))
     app.connect("autodoc-process-docstring", _prepare_docstring, priority=400)
     app.connect("autodoc-skip-member", _skip_aliases)
     app.connect("autodoc-process-signature", _init_signature)
