@@ -41,7 +41,7 @@ exclude_patterns = ["notebooks/*/**"]  # what the notebooks leave
 nb_execution_mode = "off"  # `make docs` executes the notebooks, and so does a slow test
 nb_execution_timeout = 600  # seconds per cell
 nb_execution_raise_on_error = True
-nb_execution_in_temp = True  # so that photographs, runs and captions of the notebooks are not left here
+nb_execution_in_temp = True  # or photographs, runs and captions are left in docs/
 
 default_role = "code"  # docstrings mark code with single backticks
 autodoc_member_order = "bysource"

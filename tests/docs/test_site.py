@@ -83,9 +83,14 @@ def test_the_site_has_every_page_the_api_and_what_its_links_lead_to(site):
     # Keras' layers take (*args, **kwargs); the site shows their arguments.
     layers = (site / "api" / "layers.html").read_text("utf-8")
     assert "vocabulary_size" in layers.split('id="sat_tf.layers.RNNDecoder"')[1].split("</dt>")[0]
+    sidebar = re.findall(r'"toctree-l1[^>]*><a[^>]*href="([^"]+)', (site / "demo.html").read_text())
+    assert len(sidebar) == len(set(sidebar)) > 30
+    assert "<math" in (site / "paper.html").read_text("utf-8")
     missing = set()
     for page in site.rglob("*.html"):
-        for found in re.findall(r'(?:src|href)="([^"#?]+)', page.read_text("utf-8")):
+        text = page.read_text("utf-8")
+        assert not re.search(r"<(script|link|img)[^>]* (src|href)=.https?:", text), page  # offline
+        for found in re.findall(r'(?:src|href)="([^"#?]+)', text):
             if not re.match(r"[a-z]+:|//", found) and not (page.parent / unquote(found)).exists():
                 missing.add((page.name, found))
     assert missing == set()
