@@ -355,8 +355,10 @@ def save_figure(path: Path, **options: Any) -> None:
 
 def is_figure(path: Path) -> bool:
     """Returns whether a file is a figure of this version."""
-    content = path.read_bytes()  # WebP has the mark at its end
-    return _MARK.encode() in content[:_HEAD] + content[-_HEAD:]
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        file.seek(max(0, path.stat().st_size - _HEAD))  # WebP has the mark there
+        return _MARK.encode() in head + file.read()
 
 
 def _checked(image, words, alpha, beta, cell):
