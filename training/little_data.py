@@ -18,11 +18,11 @@ from training.data.sources import load_split
 from training.recipes import NEW_WORDS, RECIPES
 
 LEARN_ON = "folder_from_flickr8k"
-"""Recipe that learns on from a captioner that ships."""
+"""Recipe that fine-tunes a captioner that ships."""
 FEW = 300
 """Training images below which new weights learn no sentences (experiments/TRIALS.md)."""
 SOME = 1500
-"""Training images below which learning on from another captioner is better than new weights."""
+"""Training images below which fine-tuning a captioner is better than new weights."""
 FEW_TO_LEARN_ON = 60
 # Of photographs that people describe, 87 to 100 % of the captions differ, and at most 20 % of
 # their words are in most captions; of templates with one word exchanged, over 80 %.
@@ -70,7 +70,7 @@ def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
             else "its sentences with some of your words"
         )
         yield (
-            f"{images} few even to learn on from {config.init_from}: expect {expected}. More "
+            f"{images} few even to fine-tune {config.init_from}: expect {expected}. More "
             f"images help most: {more}."
         )
     elif not learns_on and count < SOME:
@@ -81,7 +81,7 @@ def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
             else f"{images} few: expect short, common sentences."
         )
         yield (
-            f"{expected} What helps most: to learn on from a captioner that knows sentences "
+            f"{expected} What helps most: to fine-tune a captioner that knows sentences "
             f"(`--recipe {LEARN_ON}`), then more images: {more}."
         )
     alike = amount.distinct < _DISTINCT * amount.captions or amount.common > _COMMON
@@ -113,14 +113,21 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
         yield f"Next: {command}"
 
 
-def next_command(amount: Amount, config: RunConfig, data_dir: Path | None) -> str:
-    """Returns the training that helps most, as a command: learning on if images are few."""
-    learn_on = amount.images < SOME and config.init_from is None and config.data.name == "folder"
+def next_command(
+    amount: Amount, config: RunConfig, data_dir: Path | None, no_weights: bool = False
+) -> str:
+    """Returns the training that helps most, as a command.
+
+    It fine-tunes the captioner that ships if images are few, or the encoder has no weights here.
+    """
+    own = config.init_from is None and config.data.name == "folder"
+    learn_on = own and (amount.images < SOME or no_weights)
     recipe = LEARN_ON if learn_on else config.recipe
     words = ["--recipe", recipe]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
     usual = flat(to_dict(RECIPES[config.recipe]))
-    for key, value in flat(to_dict(config)).items():
+    given = flat(to_dict(config)) | ({"encoder.weights": "FILE"} if no_weights else {})
+    for key, value in given.items():
         kept = recipe == config.recipe or key.startswith("data.")
         if kept and value != usual[key]:
             words += [f"--{key.replace('_', '-')}", str(value)]

@@ -96,7 +96,7 @@ _FOLDER = dataclasses.replace(
 )
 
 NEW_WORDS = ("--optimizer.learning-rate", "8e-4", "--fit.epochs", "20")
-"""Flags that learn on best from a captioner that knows few of the words: of another language."""
+"""Flags that fine-tune a captioner best if it knows few of the words: those of another language."""
 
 # Starts from the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
 _FOLDER_FROM_FLICKR8K = dataclasses.replace(

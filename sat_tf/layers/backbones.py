@@ -39,6 +39,12 @@ DEFAULT_TAPS = {
 
 _STANDARDIZE = "standardize"  # name of the normalisation after backbones side by side
 
+WITHOUT_NETWORK = (
+    "Name a file of weights (`--encoder.weights FILE`), or fine-tune a captioner that ships, with "
+    "its own encoder: `--recipe folder_from_flickr8k` for your own images."
+)
+"""Advice where pretrained weights cannot be downloaded."""
+
 _DOWNLOAD_TIMEOUT = 30.0  # seconds
 
 
@@ -201,9 +207,9 @@ def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
         if not pretrained:
             raise
         reason = str(error).strip().rstrip(".") or repr(error)
-        why = f"the ImageNet weights of {name} could not be downloaded ({reason}). Give the path "
-        why += "of a weights file instead: --encoder.weights PATH"
-        raise _weights_error("imagenet", why) from error
+        raise ValueError(
+            f"The ImageNet weights of {name} could not be downloaded ({reason}). {WITHOUT_NETWORK}"
+        ) from error
     finally:
         socket.setdefaulttimeout(previous)
 

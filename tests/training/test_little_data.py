@@ -26,7 +26,7 @@ def amount(images: int, **changes) -> Amount:
     [
         (FOLDER, 48, "48 training images are too few to expect sentences"),
         (FOLDER, 400, "400 training images are few: expect short, common"),
-        (LEARNING_ON, 40, "40 training images are few even to learn on from flickr8k_soft"),
+        (LEARNING_ON, 40, "40 training images are few even to fine-tune flickr8k_soft"),
     ],
 )
 def test_few_images_are_said_to_be_few_with_what_helps(config, images, said):
@@ -71,6 +71,10 @@ def test_the_next_command_has_the_flags_that_were_given():
         f"python -m training.train --recipe {LEARN_ON} --data-dir 'my data' "
         "--data.columns 'image=my file' --data.min-count 1"
     )
+    # Without the encoder's weights, one that ships serves; the data sets have none like it.
+    assert f"--recipe {LEARN_ON} " in next_command(amount(2000), config, data_dir, True)
+    other = parse(["--recipe", "flickr8k_soft"]).config
+    assert next_command(amount(2000), other, data_dir, True).endswith("--encoder.weights FILE")
 
 
 @pytest.mark.parametrize(

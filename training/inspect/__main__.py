@@ -38,7 +38,8 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-        0 if training can start, 1 if it cannot, 2 if the command is wrong, 130 if interrupted.
+        0 if training can start on this data, 1 if not, 2 if the command is wrong, 130 if
+        interrupted.
     """
     given = sys.argv[1:] if argv is None else argv
     return exit_status(lambda: run(parse(given)))

@@ -140,7 +140,8 @@ def sentences(report: dict[str, Any]) -> list[str]:
     found += [f"Warning: {warning}" for warning in report["warnings"]]
     found += [f"Error: {error}" for error in report["errors"]]
     if report["trainable"]:
-        found += ["Ready to train.", f"Next: {report['next']}"]
+        ready = "Ready to train." if report["weights"] else "The data is ready."
+        found += [ready, f"Next: {report['next']}"]
     return found
 
 

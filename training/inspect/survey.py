@@ -21,7 +21,7 @@ import tensorflow as tf
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.fields import to_dict
 from sat_tf.files import printable
-from sat_tf.layers.backbones import canonical_name
+from sat_tf.layers.backbones import WITHOUT_NETWORK, canonical_name
 from sat_tf.progress import progress_bar
 from sat_tf.tokens import primary
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
@@ -108,8 +108,9 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         scans[name] = scan_images(split, config.encoder)
         if name in TRAINED_WITH:
             found.attempt(check_readable, split, scans[name].skipped)
+    missing = None
     if config.init_from is None:  # else the encoder's weights are those of that run
-        found.attempt(check_imagenet_weights, config.encoder)
+        missing = found.attempt(missing_weights, config.encoder)
     found.attempt(check_init_from, config)
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
     few: list[str] = []
@@ -121,7 +122,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         report["vocabulary"]["min_count"] = config.data.min_count
         amount = _add_captions(found, config, vocabulary)
         few = list(little_data.sentences(amount, config)) if config.data.name == "folder" else few
-        report["next"] = little_data.next_command(amount, config, data_dir)
+        report["next"] = little_data.next_command(amount, config, data_dir, bool(missing))
         _add_twins(found)
         report["time"] = _time(found, config, vocabulary)
     report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
@@ -133,7 +134,10 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["errors"] = list(dict.fromkeys(map(printable, found.errors)))
     report["trainable"] = not found.errors
     report["notes"] = list(map(printable, read))
+    lacking = [f"`--recipe {config.recipe}` cannot start here: {missing}"] if missing else []
     report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data), *few]
+    report["warnings"] += lacking
+    report["weights"] = not missing
     report["configuration"] = to_dict(config)
     return found
 
@@ -496,17 +500,21 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         yield note
 
 
-def check_imagenet_weights(config: EncoderConfig) -> None:
-    """Checks that ImageNet weights are in Keras' cache, or that their server can be reached.
+def missing_weights(config: EncoderConfig) -> str | None:
+    """Returns sentences if weights are not at hand: data can be checked without any.
+
+    ImageNet's are at hand if Keras' cache has them or their server can be reached.
 
     Raises:
-        ValueError: Neither; training would wait for the network and then fail. Or there is no such
-            backbone.
+        ValueError: There is no such backbone.
     """
     names = canonical_name(config.name).split(JOIN)
     files = weights_files(config.weights)
     if files == ["imagenet"]:  # of each
         files *= len(names)
+    lost = [f for f in files if f.lower() not in ("imagenet", "none") and not Path(f).is_file()]
+    if lost:
+        return f"There is no file {' or '.join(lost)}. {WITHOUT_NETWORK}"
     wanted = [name for name, file in zip(names, files, strict=False) if file == "imagenet"]
     cache = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
     # Files such as vgg19_weights_[...]_notop.h5.
@@ -518,11 +526,10 @@ def check_imagenet_weights(config: EncoderConfig) -> None:
         if not any(map(file.fullmatch, there)):
             missing.append(name)
     if not missing or _server_answers():
-        return
-    raise ValueError(
-        f"The ImageNet weights of {' and '.join(missing)} are not in {cache}, and {_SERVER} "
-        "cannot be reached. Download the file (*_notop.h5) elsewhere and give it with "
-        "`--encoder.weights FILE`."
+        return None
+    return (
+        f"The ImageNet weights of {' and '.join(missing)} (*_notop.h5) are not in {cache}, and "
+        f"{_SERVER} cannot be reached. {WITHOUT_NETWORK}"
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.config import weights_files
 from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
@@ -40,7 +42,7 @@ def measure(
 
     The train steps are those of the run, with its captions and batches, on random annotations (or
     random images, if the encoder is trained). ImageNet weights are not downloaded, nor those of
-    `--init-from` read, as the time does not depend on them.
+    `--init-from` read, as the time does not depend on them; a file, if there is one, must fit.
 
     Returns:
         `steps` per epoch, `step_seconds` and `epoch_seconds`, without validation. For a frozen
@@ -56,7 +58,8 @@ def measure(
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)
     check_available(config)
-    own = config.init_from is None and config.encoder.weights != "imagenet"
+    files = weights_files(config.encoder.weights)
+    own = config.init_from is None and all(Path(file).is_file() for file in files)
     model = new_model(config, len(vocabulary), load_encoder_weights=own)
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
     steps, batches_from = batches_of(config, table, Inputs(source, source))

@@ -108,6 +108,15 @@ def inspect(capsys, data_dir: Path | str, *flags: str) -> tuple[int, str]:
     return status, said.out + said.err
 
 
+def test_data_is_checked_without_the_weights_of_the_encoder(tmp_path, capsys):
+    write_files(tmp_path / "data", {f"{n}.png": encoded(photograph(n), "PNG") for n in range(30)})
+    rows = [(f"{n}.png", f"a dot {n}") for n in range(30)]
+    write_csv(tmp_path / "data", rows, "image,caption")
+    status, said = inspect(capsys, tmp_path / "data", "--encoder.weights", "gone.weights.h5")
+    assert status == 0 and "There is no file gone.weights.h5." in said
+    assert "The data is ready.\nNext: " in said and "--recipe folder_from_flickr8k" in said
+
+
 def test_bad_images_are_counted_and_named_and_do_not_keep_training_from_starting(inspected):
     assert inspected.status == 0 and inspected.report["trainable"]
     assert inspected.report["errors"] == []

@@ -14,13 +14,14 @@ from training.config import DataConfig
 from training.data.examples import Example, Split
 from training.inspect.survey import (
     caption_figures,
-    check_imagenet_weights,
     found_language,
+    missing_weights,
     scan_images,
     scripts,
     spoken_captions,
     warnings_of,
 )
+from training.little_data import LEARN_ON
 from training.metrics import java
 
 
@@ -220,20 +221,20 @@ def asked(tmp_path, monkeypatch) -> list[str]:
 @pytest.mark.parametrize("name", FILES)
 def test_cached_weights_need_no_network(tmp_path, asked, name):
     (tmp_path / "models" / FILES[name]).touch()
-    check_imagenet_weights(config(name))
+    assert missing_weights(config(name)) is None
     assert asked == []
 
 
-def test_missing_weights_without_a_network_are_an_error(tmp_path, asked):
+def test_missing_weights_are_named_with_what_needs_none(tmp_path, asked):
     (tmp_path / "models" / FILES["resnet50v2"]).touch()
-    with pytest.raises(
-        ValueError, match="of resnet50 are not in .*cannot be.*`--encoder.weights FILE`"
-    ):
-        check_imagenet_weights(config("resnet50"))
+    said = missing_weights(config("resnet50"))
+    assert "of resnet50 (*_notop.h5) are not in" in said and "cannot be reached" in said
+    assert "`--encoder.weights FILE`" in said and f"`--recipe {LEARN_ON}`" in said
     assert len(asked) == 1
+    assert "There is no file gone.h5." in missing_weights(config("resnet50", "gone.h5"))
 
 
 def test_a_wrong_name_is_said_to_be_one(asked):
     with pytest.raises(ValueError, match=r"`--encoder.name`.*did you mean resnet50\?"):
-        check_imagenet_weights(config("resnet51"))
+        missing_weights(config("resnet51"))
     assert asked == []
