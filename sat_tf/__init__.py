@@ -4,8 +4,8 @@
 second use on. The layers are Keras layers:
 `sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
 
-Models and layers load TensorFlow when they are first used; its log is off from the import of this
-package on, unless `TF_CPP_MIN_LOG_LEVEL` says otherwise.
+Names of this package that need TensorFlow load it when they are first used, without its log, unless
+`TF_CPP_MIN_LOG_LEVEL` says otherwise. If TensorFlow is loaded before, its log is on.
 """
 
 from __future__ import annotations
@@ -60,11 +60,17 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        if not name.isidentifier() or name[0] == "_" or find_spec(f"{__name__}.{name}") is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return import_module(f"{__name__}.{name}")
-    return getattr(import_module(_HOMES.get(name, "sat_tf.layers")), name)
+    public = name in __all__
+    if not public and (
+        not name.isidentifier() or name[0] == "_" or find_spec(f"{__name__}.{name}") is None
+    ):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sat_tf.commands import native_log_kept
+
+    with native_log_kept():
+        home = _HOMES.get(name, "sat_tf.layers") if public else f"{__name__}.{name}"
+        module = import_module(home)
+    return getattr(module, name) if public else module
 
 
 def __dir__() -> list[str]:

@@ -342,11 +342,9 @@ class TrainedCaptioner:
     def _encode(self) -> tf.types.experimental.PolymorphicFunction:
         import tensorflow as tf
 
-        return tf.function(
-            lambda pixels: self.model.encoder(pixels, training=False),
-            autograph=False,
-            reduce_retracing=True,
-        )
+        # TensorFlow would take one lambda of several captioners for one that is traced anew.
+        encode = functools.partial(self.model.encoder, training=False)
+        return tf.function(encode, autograph=False, reduce_retracing=True)
 
     @property
     def config(self) -> CaptionerConfig:
@@ -468,9 +466,8 @@ class TrainedCaptioner:
             expected = f"shape [B, {shape[0]}, {shape[1]}]"
             raise invalid_value("annotations", expected, annotations.shape.as_list())
         if search not in self._searches:
-            self._searches[search] = tf.function(
-                lambda a: self.model.search(a, search), autograph=False, reduce_retracing=True
-            )
+            run = functools.partial(self.model.search, search=search)
+            self._searches[search] = tf.function(run, autograph=False, reduce_retracing=True)
         return self._searches[search](annotations)
 
     def read(self, hypotheses: Hypotheses) -> list[Caption]:

@@ -1,5 +1,6 @@
 """The notebooks: stored without output, and executed from end to end on little data."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -49,3 +50,6 @@ def test_notebooks_run(name, tmp_path, monkeypatch):
     resources = {"metadata": {"path": str(tmp_path)}}
     client = NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=resources)
     client.execute()  # raises the error of a cell
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    said = "".join(output.text for output in outputs if output.output_type == "stream")
+    assert not re.search("WARNING|retracing|cudart|oneDNN", said)
