@@ -114,10 +114,13 @@ def find_version(export: Path) -> Path:
 
 @contextlib.contextmanager
 def shipped(spark: SparkSession, version: Path) -> Iterator[None]:
-    """Lets the engine copy the export to every machine, as an archive."""
+    """Lets the engine copy the export to every machine, as an archive.
+
+    The archive is in the session's own folder, which its JVM removes however this process ends.
+    """
     from serving.bulk.worker import ARCHIVE
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=spark.sparkContext._temp_dir) as folder:
         archive = Path(folder) / f"{ARCHIVE}.zip"
         # Without compression, which takes seconds, and with files of any age.
         with zipfile.ZipFile(archive, "w", strict_timestamps=False) as file:

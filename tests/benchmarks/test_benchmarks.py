@@ -24,6 +24,7 @@ BENCHMARKS = {
         ["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"],
         "images_s",
     ),
+    "serving_fuzz": (["EXPORT", "--seconds", "1", "--clients", "1"], "slowest look"),
     "bulk": (["EXPORT", "--images", "IMAGES", "--photos", "4", "--batch-size", "2"], "0 missing"),
     "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }

@@ -51,9 +51,12 @@ def command_of(places: Path, output: str, *flags: str) -> list[str]:
 
 
 def start(places: Path, output: str, *flags: str) -> subprocess.Popen:
+    (places / "temporary").mkdir(exist_ok=True)
+    own = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), str(places / "temporary"))
     return subprocess.Popen(
         command_of(places, output, *flags),
         cwd=ROOT,
+        env={**os.environ, **own},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -123,8 +126,10 @@ def test_killing_a_worker_and_the_driver_leaves_the_output_of_an_undisturbed_run
     wait_for(first, lambda: python_workers(first.pid))
     os.kill(python_workers(first.pid)[0], signal.SIGKILL)
     wait_for(first, lambda: committed(out))
+    assert list(places.glob("temporary/**/captioner.zip"))
     first.kill()  # the last chunk is not done: its image waits
     end(first)
+    eventually(lambda: not list(places.glob("temporary/**/captioner.zip")))
     assert 1 <= len(committed(out)) < -(-IMAGES // CHUNK)
     kept = {path.parent.name: path.stat().st_mtime_ns for path in committed(out)}
     second = start(places, "killed")
