@@ -72,14 +72,18 @@ def test_files_and_runs_that_do_not_exist_need_no_tensorflow(soft_run, photo, mo
 
 
 def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys):
-    for name in ("a.PNG", ".hidden.png"):
+    for name in ("a.PNG", ".hidden.png", "day 2/b.png", ".trash/c.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.open(photo).save(tmp_path / name, "PNG")
     (tmp_path / "captions.csv").write_text("no image")
     flags = ["--run-dir", str(soft_run), "--out", str(tmp_path / "out"), "--as-json"]
-    assert main([str(tmp_path), *flags]) == 0
-    rows = rows_of(capsys)
-    assert [row["image"] for row in rows] == [str(tmp_path / "a.PNG"), str(photo)]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.png", "bird.png"]
+    for _ in range(2):  # figures of the first time are not captioned
+        assert main([str(tmp_path), *flags]) == 0
+        rows = rows_of(capsys)
+        shown = [tmp_path / "a.PNG", photo, tmp_path / "day 2" / "b.png"]
+        assert [row["image"] for row in rows] == list(map(str, shown))
+    drawn = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert drawn == ["a.png", "b.png", "bird.png"]
 
 
 def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):

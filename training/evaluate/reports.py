@@ -167,9 +167,10 @@ def parse_captions(content: bytes, path: Path) -> dict[str, str]:
         rows = _json_values(content)
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}; {_CAPTION_FORMS}.") from error
-    if isinstance(rows, dict) and all(isinstance(text, str) for text in rows.values()):
+    if isinstance(rows, dict) and "caption" in rows and not {"image", "image_id"}.isdisjoint(rows):
+        rows = [rows]
+    elif isinstance(rows, dict) and all(isinstance(text, str) for text in rows.values()):
         rows = [{"image_id": name, "caption": text} for name, text in rows.items()]
-    rows = [rows] if isinstance(rows, dict) and "caption" in rows else rows
     if not isinstance(rows, list):
         got = f"got a JSON {type(rows).__name__}"
         raise DataError(f"{path}: expected a list of captions, {got}; {_CAPTION_FORMS}.")

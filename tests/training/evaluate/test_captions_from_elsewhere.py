@@ -48,10 +48,25 @@ def test_results_of_coco_with_numbers_as_ids_are_read():
     assert parse_captions(b"\xef\xbb\xbf[]", PATH) == {}
 
 
+def test_what_training_caption_prints_is_read_and_found_by_the_end_of_its_paths():
+    lines = (
+        b'{"image": "data/a.jpg", "caption": "a cat"}\n\n{"image": "data/x/a.jpg", "caption": ""}'
+    )
+    given = parse_captions(lines, PATH)
+    assert given == {"data/a.jpg": "a cat", "data/x/a.jpg": ""}
+    assert parse_captions(lines.splitlines()[0], PATH) == {"data/a.jpg": "a cat"}
+    assert parse({"a.jpg": "a cat"}) == {"a.jpg": "a cat"}
+    split = Split("dev", (Example("x/a.jpg", PIXELS, ("c",)),))
+    assert captions_of(split, given, PATH, others={"a.jpg"}) == {"x/a.jpg": ""}
+    with pytest.raises(DataError, match="2 of 2 captions are of no image"):
+        captions_of(split, given, PATH)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"a cat\n", "theirs.json is not JSON"),
+        (b"a cat\n", "lines of such objects, or {NAME: TEXT, ...}"),
         (b'{"annotations": []}', "expected a list of captions, got a JSON dict"),
         (b'["a cat"]', "caption 1: expected an object with `image_id` and `caption`"),
         (b'[{"image_id": true, "caption": ""}]', "as `image_id`: True"),

@@ -309,6 +309,7 @@ class _Columns:
         rest = [i for i in rest if not mostly(_names_image, self.values[i])]
         texts = [i for i in rest if mostly(is_phrase, self.values[i])]
         texts = [i for i in texts if self.plain[i].rstrip("s") not in _QUESTIONS]
+        texts = [i for i in texts if not self.plain[i].startswith("region_")]  # VIA's, of boxes
         found = [i for i, n in enumerate(self.plain) if i not in images and is_caption(n)]
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []

@@ -337,8 +337,11 @@ def as_captions(value: Any) -> list[Any]:
     if value is None or value != value:  # NaN is pandas' for none
         return []
     if isinstance(value, str) and value.lstrip().startswith(("[", "{", "(")):
-        value = written_list(value) or value
-    if isinstance(value, dict) and value and all(str(key).isdecimal() for key in value):
+        parsed = written_list(value)
+        value = value if parsed is None else parsed
+    if value == {}:
+        return []
+    if isinstance(value, dict) and all(str(key).isdecimal() for key in value):
         value = list(value.values())
     if isinstance(value, dict):  # such as Label Studio's {"text": [...]} if there are several
         value = next((value[key] for key in _TEXT_KEYS if key in value), value)
@@ -396,7 +399,7 @@ def written_list(text: str) -> list[Any] | tuple[Any, ...] | dict[str, Any] | No
         except (ValueError, SyntaxError, TypeError):
             continue
         items = found if isinstance(found, (list, tuple)) else [found]
-        if items and all(isinstance(item, (str, dict)) for item in items):
+        if all(isinstance(item, (str, dict)) for item in items):
             return found
     return None
 
