@@ -95,8 +95,26 @@ class Vocabulary:
         counts: Counter[str] = Counter()
         captions = [*captions] if capitals else captions
         for caption in captions:
-            counts.update(tokenize(caption, unit, language, segmenter))
+            counts.update(empty.split(caption))
         written = tokens.written_forms(captions, counts, language) if capitals else {}
+        return empty.of_counts(counts, min_count, max_size, written)
+
+    def of_counts(
+        self,
+        counts: Counter[str],
+        min_count: int,
+        max_size: int | None,
+        written: Mapping[str, str],
+    ) -> Vocabulary:
+        """Returns a vocabulary that splits like this one, of words that `split` gave.
+
+        Args:
+            counts: How often each word occurs.
+            min_count: As in `from_captions`.
+            max_size: The same.
+            written: Word -> its form in captions that are written, of any of the words.
+        """
+        unit = self.unit
         if unit == "subwords":
             forms: Counter[str] = Counter()
             for word, times in counts.items():
@@ -108,7 +126,7 @@ class Vocabulary:
         words = SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size])
         if unit != "subwords":
             written = {word: written[word] for word in words if word in written}
-        return dataclasses.replace(empty, words=words, written=written)
+        return dataclasses.replace(self, words=words, written=written)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -125,13 +143,23 @@ class Vocabulary:
         """Returns the id of a word or of its form, `UNK` if it is not listed."""
         return self._ids.get(word, UNK)
 
-    def tokenize(self, caption: str) -> list[str]:
-        """Splits a caption as the training captions were; a subword may be none of `words`."""
-        found = tokenize(caption, self.unit, self.language, self.segmenter)
+    def split(self, caption: str) -> list[str]:
+        """Splits a caption as the training captions were, but no word into subwords."""
+        return tokenize(caption, self.unit, self.language, self.segmenter)
+
+    def pieces(self, word: str) -> list[str]:
+        """Returns the tokens of a word of `split`: itself, or subwords, maybe none of `words`."""
         if self.unit != "subwords":
-            return found
-        forms = (self.written.get(word, word) for word in found)
-        return [piece for form in forms for piece in split_subwords(form, self._ids)]
+            return [word]
+        return split_subwords(self.written.get(word, word), self._ids)
+
+    def tokenize(self, caption: str) -> list[str]:
+        """Splits a caption into tokens as the training captions were."""
+        return [piece for word in self.split(caption) for piece in self.pieces(word)]
+
+    def ids_of(self, word: str) -> list[int]:
+        """Returns the ids of the tokens of a word of `split`."""
+        return [self._ids.get(piece, UNK) for piece in self.pieces(word)]
 
     def encode(self, caption: str) -> list[int]:
         """Returns the ids of a caption's tokens, without `<start>` and `<end>`."""

@@ -137,12 +137,6 @@ class DataConfig:
         segmenter = self.segmenter or by_language
         return {"unit": self.unit, "language": self.language, "segmenter": segmenter}
 
-    @property
-    def vocabulary(self) -> dict[str, Any]:
-        """Arguments of `Vocabulary.from_captions` beside the captions."""
-        sizes = {"min_count": self.min_count, "max_size": self.vocabulary_size}
-        return {**sizes, "capitals": self.regains_capitals, **self.splitting}
-
 
 def _check_language(code: str) -> None:
     """Checks a code by BCP 47's registry, and that no better one means it."""

@@ -17,8 +17,15 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
-from training.data.batches import CaptionTable, caption_table, check_vocabulary, training_batches
+from training.data.batches import training_batches
 from training.data.boxes import place_boxes
+from training.data.captions import (
+    CaptionTable,
+    Rows,
+    check_vocabulary,
+    learn_vocabulary,
+    split_captions,
+)
 from training.data.examples import Split
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
@@ -46,6 +53,7 @@ class Data:
         train: The training split.
         dev: The dev split.
         vocabulary: Words of the training captions.
+        words: The training captions as numbers of different words.
         table: The training captions as ids.
         dev_table: The dev captions as ids.
     """
@@ -53,6 +61,7 @@ class Data:
     train: Split
     dev: Split
     vocabulary: Vocabulary
+    words: Rows
     table: CaptionTable
     dev_table: CaptionTable
 
@@ -119,12 +128,13 @@ def load_data(
         DataError: The data cannot be used, or the captions have no word to learn.
     """
     train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
-    vocabulary = Vocabulary.from_captions(train.captions, **config.vocabulary).with_more(more_words)
+    words, dev_words = (split_captions(config, split) for split in (train, dev))
+    vocabulary = learn_vocabulary(config, words).with_more(more_words)
     table, dev_table = (
-        caption_table(split, vocabulary, config.max_length) for split in (train, dev)
+        found.table(vocabulary).cut(config.max_length) for found in (words, dev_words)
     )
     check_vocabulary(config, vocabulary)
-    return Data(train, dev, vocabulary, table, dev_table)
+    return Data(train, dev, vocabulary, words.rows, table, dev_table)
 
 
 def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path) -> Inputs:

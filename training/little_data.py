@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import numpy as np
 
 from sat_tf.commands import command_line
 from sat_tf.fields import flat, to_dict
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.tokens import primary
 from training.config import RunConfig
+from training.data.captions import Rows
 from training.data.examples import DataError
 from training.data.sources import load_split
 from training.recipes import NEW_WORDS, RECIPES
@@ -48,14 +50,18 @@ class Amount:
     common: float
 
     @classmethod
-    def of(cls, images: int, captions: Iterable[Sequence[str]]) -> Self:
-        """Counts captions, each a sequence of its words."""
-        captions = [tuple(caption) for caption in captions if caption]
-        found = Counter(word for caption in captions for word in set(caption))
-        common = {word for word, count in found.items() if count >= len(captions) / 2}
-        words = [word in common for caption in captions for word in caption]
-        share = round(sum(words) / max(len(words), 1), 4)
-        return cls(images, len(captions), len(set(captions)), share)
+    def of(cls, images: int, captions: Rows) -> Self:
+        """Counts captions, each a row of the numbers of its words."""
+        number = int(np.count_nonzero(captions.lengths))
+        counts = np.bincount(captions.flat)
+        in_captions = np.zeros_like(counts)
+        frequent = np.flatnonzero(counts >= number / 2)  # few words: the others cannot be common
+        for word in frequent:
+            in_captions[word] = len(np.unique(captions.row_of[captions.flat == word]))
+        common = counts[in_captions >= max(number / 2, 1)].sum()
+        share = round(float(common / max(captions.flat.size, 1)), 4)
+        different = {row.tobytes() for row in captions if len(row)}
+        return cls(images, number, len(different), share)
 
 
 def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:

@@ -71,7 +71,7 @@ def first_model(
 def _learn_on(origin: str, model: Captioner, data: Data) -> str:
     """Gives a model the weights of another run; returns lines that say which words it knows."""
     words, special = data.vocabulary, len(SPECIAL_TOKENS)
-    counts = np.bincount(np.concatenate(data.table.tokens), minlength=len(words))
+    counts = np.bincount(data.table.tokens.flat, minlength=len(words))
     found = start_from(origin, model, words, counts=counts)
     theirs, notes = found.vocabulary, unfinished_note(found.path)
     said = f"Initialized with the weights of {origin}"

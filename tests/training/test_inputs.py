@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sat_tf.vocabulary import Vocabulary
 from tests.training.small_runs import exit_of
-from training.data.batches import caption_table
+from training.data.captions import learn_vocabulary, split_captions
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
 from training.inputs import Inputs, batches_of, load_data
@@ -53,8 +52,8 @@ def test_batches_by_image_are_those_by_length_if_no_image_has_two_captions(capti
         Example(str(n), pixels, tuple(texts[n : n + captions])) for n in range(len(texts))
     )
     split = Split("train", examples)
-    words = Vocabulary.from_captions(split.captions, **config.data.vocabulary)
-    table = caption_table(split, words, 9)
+    words = split_captions(config.data, split)
+    table = words.table(learn_vocabulary(config.data, words))
     source = ImageSource(examples, 64, "crop", mirrored=True)
     _, batches = batches_of(config, table, Inputs(source, source))
     _, by_length = batches_of(by(config, "length"), table, Inputs(source, source))

@@ -8,6 +8,7 @@ import pytest
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.data.own_images import write_csv, write_files
+from training.data.captions import Rows
 from training.little_data import LEARN_ON, Amount, after_training, next_command, sentences
 from training.recipes import NEW_WORDS, RECIPES
 from training.run_state.ownership import claim, data_records
@@ -43,7 +44,7 @@ def test_another_language_has_no_sentences_of_the_captioner_that_ships():
 
 
 def test_captions_are_counted():
-    found = Amount.of(2, [["a", "dog"], ["a", "dog"], ["a", "big", "cat", "runs"], []])
+    found = Amount.of(2, Rows.of([[0, 1], [0, 1], [0, 2, 3, 4], []]))
     assert found == Amount(2, 3, 2, round(5 / 8, 4))
 
 

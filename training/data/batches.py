@@ -1,4 +1,4 @@
-"""Captions as ids, the plan of an epoch, and `tf.data` around its batches.
+"""The plan of an epoch, and `tf.data` around its batches.
 
 Neighbours in length share a batch, so that little of it is padding. The paper draws each
 minibatch from one length (Xu et al. 2015, Sec. 4.3); here batches stay full, and a few of them
@@ -10,109 +10,18 @@ caption) alone, so that a resumed run sees the same views.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, Vocabulary
-from training.data.examples import DataError, Split
+from sat_tf.vocabulary import PAD
+from training.data.captions import CaptionTable
+from training.data.examples import DataError
 from training.data.image_loader import ImageSource, InputSource
-
-if TYPE_CHECKING:
-    from training.config import DataConfig
-
-
-@dataclass(frozen=True, eq=False)
-class CaptionTable:
-    """The captions of a split as ids, one row each.
-
-    Attributes:
-        image_index: int32 `[N]`, index into the split's examples.
-        caption_index: int32 `[N]`, index into that example's captions.
-        tokens: N int32 arrays, each `<start> ... <end>`.
-        dropped: Number of captions without a word.
-        truncated: Number of captions cut to the maximum length.
-    """
-
-    image_index: np.ndarray
-    caption_index: np.ndarray
-    tokens: list[np.ndarray]
-    dropped: int = 0
-    truncated: int = 0
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def first_captions(self) -> CaptionTable:
-        """Returns the table of only the first caption of each image."""
-        _, rows = np.unique(self.image_index, return_index=True)
-        tokens = [self.tokens[row] for row in rows]
-        return CaptionTable(self.image_index[rows], self.caption_index[rows], tokens)
-
-    def cut(self, max_length: int) -> CaptionTable:
-        """Returns the table of captions cut to this many words."""
-        longest = max_length + 2
-        tokens = [
-            one if len(one) <= longest else np.concatenate([one[: max_length + 1], one[-1:]])
-            for one in self.tokens
-        ]
-        truncated = sum(len(one) > longest for one in self.tokens)
-        return dataclasses.replace(self, tokens=tokens, truncated=truncated)
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """int32 `[N]`: tokens per caption, `<start>` and `<end>` included."""
-        return np.fromiter(map(len, self.tokens), np.int32, len(self.tokens))
-
-
-def caption_table(
-    split: Split, vocabulary: Vocabulary, max_length: int | None = None
-) -> CaptionTable:
-    """Encodes the captions of a split, in its order.
-
-    Args:
-        split: The split.
-        vocabulary: Maps words to ids; unknown words become `<unk>`.
-        max_length: Words after which a caption is cut, `<start>` and `<end>` not counted; None
-            cuts none.
-
-    Raises:
-        DataError: No caption of the split has a word.
-    """
-    places, tokens, dropped = [], [], 0
-    for image_index, example in enumerate(split.examples):
-        for caption_index, caption in enumerate(example.captions):
-            ids = vocabulary.encode(caption)
-            if not ids:
-                dropped += 1
-                continue
-            places.append((image_index, caption_index))
-            tokens.append(np.array([START, *ids, END], np.int32))
-    if not tokens:
-        raise DataError(f"No caption of the {split.name} split holds a word.")
-    image_index, caption_index = np.array(places, np.int32).T.copy()
-    table = CaptionTable(image_index, caption_index, tokens, dropped)
-    return table if max_length is None else table.cut(max_length)
-
-
-def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
-    """Checks that there is a word to learn.
-
-    Raises:
-        DataError: There is none; the message names the key.
-    """
-    if len(vocabulary) == len(SPECIAL_TOKENS):
-        unit = config.unit.removesuffix("s")
-        raise DataError(
-            f"No {unit} occurs {config.min_count} times in the training captions: lower "
-            "`--data.min_count`, or add captions."
-        )
 
 
 def plan_epoch(

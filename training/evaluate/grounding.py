@@ -13,8 +13,8 @@ import numpy as np
 from sat_tf.captions import Caption
 from sat_tf.tokens import spans
 from sat_tf.vocabulary import Vocabulary
-from training.data.batches import CaptionTable
 from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedBoxes, PlacedPhrase
+from training.data.captions import CaptionTable
 from training.data.examples import Box
 from training.evaluate.reading import Reading
 from training.metrics.bootstrap import Interval
@@ -136,8 +136,7 @@ def ground(
     """
     placed, vocabulary = boxes.phrases, reading.captioner.vocabulary
     # Neighbours in length share a batch, so that little is padding.
-    lengths = [len(tokens) for tokens in reading.table.tokens]
-    rows = sorted(_captions_with(placed, reading), key=lengths.__getitem__)
+    rows = sorted(_captions_with(placed, reading), key=reading.table.lengths.__getitem__)
     found = _read_phrases(reading, placed, rows)
     images, values, sizes = found.images, found.nll(), {"phrase_words": found.words}
     intervals = {

@@ -15,14 +15,8 @@ from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import UNK
-from training.data.batches import (
-    CaptionTable,
-    caption_table,
-    pad_tokens,
-    readable_rows,
-    scoring_batches,
-    scoring_plan,
-)
+from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
+from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Split
 from training.data.image_loader import InputSource, readable_images
 from training.metrics.calibration import WordConfidence
@@ -66,8 +60,9 @@ class Reading:
     @cached_property
     def unknown_share(self) -> float:
         """Share of the references' tokens that the captioner does not know, 0 to 1."""
-        tokens = np.concatenate([row[1:-1] for row in self.cut_table.tokens])
-        return float(np.mean(tokens == UNK))
+        rows = self.cut_table.tokens
+        words = rows.flat.size - 2 * len(rows)  # without <start> and <end>
+        return float(np.count_nonzero(rows.flat == UNK) / words)
 
     @cached_property
     def rows(self) -> np.ndarray:

@@ -28,7 +28,12 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
-from training.data.batches import caption_table, check_vocabulary
+from training.data.captions import (
+    CaptionWords,
+    check_vocabulary,
+    learn_vocabulary,
+    split_captions,
+)
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
 from training.data.image_loader import ImageLoader, check_readable
 from training.data.sources import load_split
@@ -73,12 +78,14 @@ class Survey:
     Attributes:
         report: The content of `inspect.json`.
         splits: The splits that can be loaded.
+        words: The words of their captions.
         scans: Results of the pass over the images of each of them.
         errors: What would keep training from starting.
     """
 
     report: dict[str, Any]
     splits: dict[str, Split] = field(default_factory=dict)
+    words: dict[str, CaptionWords] = field(default_factory=dict)
     scans: dict[str, ImageScan] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
@@ -115,7 +122,8 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
     few: list[str] = []
     if "train" in splits:
-        words = Vocabulary.from_captions(splits["train"].captions, **config.data.vocabulary)
+        found.words = {n: split_captions(config.data, split) for n, split in splits.items()}
+        words = learn_vocabulary(config.data, found.words["train"])
         vocabulary = words.with_more(found.attempt(kept_words, config) or {})
         size, kept = len(words) - len(SPECIAL_TOKENS), len(vocabulary) - len(words)
         report["vocabulary"] = {"unit": words.unit, "size": size, "kept": kept}
@@ -185,14 +193,15 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     earlier: set[str] = set()
     amount, alike = None, Counter()
     for name, split in found.splits.items():
-        spoken = spoken_captions(split, vocabulary)
-        report["splits"][name] |= caption_figures(split, vocabulary, config.data.max_length)
+        words = found.words[name]
+        spoken = spoken_captions(words)
+        report["splits"][name] |= caption_figures(words, vocabulary, config.data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
         used = report["splits"][name]["used"]
         for example in split.examples:
             alike.update({c for c in example.captions if c.strip()})
-        amount = amount or Amount.of(used, (caption.split("\0") for caption in spoken))
+        amount = amount or Amount.of(used, words.rows)
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
@@ -216,14 +225,15 @@ def _add_twins(found: Survey) -> None:
 def _time(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> dict[str, Any] | None:
     """Measures what training would take; None if it cannot start."""
     train, skipped = found.splits["train"], found.scans["train"].skipped
-    table = found.attempt(caption_table, train, vocabulary, config.data.max_length)
+    table = found.attempt(found.words["train"].table, vocabulary)
     if table is not None:
         found.attempt(check_vocabulary, config.data, vocabulary)
     if "dev" in found.splits:  # read by the model after each epoch
-        found.attempt(caption_table, found.splits["dev"], vocabulary, config.data.max_length)
+        found.attempt(found.words["dev"].table, vocabulary)
     if found.errors:
         return None
     readable = [example for i, example in enumerate(train.examples) if i not in skipped]
+    table = table.cut(config.data.max_length)
     timed = found.attempt(measure, config, vocabulary, table, skipped, readable)
     if timed is not None and "images_per_second" in timed:
         # Training stores the images of these splits; those of test are stored by its evaluation.
@@ -271,7 +281,7 @@ def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
     return ImageScan(skipped, notes["rotated"], prints, outside, dark)
 
 
-def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> dict[str, Any]:
+def caption_figures(words: CaptionWords, vocabulary: Vocabulary, max_length: int) -> dict[str, Any]:
     """Counts captions and measures them in words (or characters), as training sees them.
 
     Returns:
@@ -284,29 +294,29 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         number of captions with such; `cut_share` and `unknown_share`, the shares in [0, 1] of
         captions that are cut and of unknown words.
     """
-    lengths, unknown, repeats = [], 0, []
-    for example in split.examples:
-        words = [tuple(vocabulary.tokenize(caption)) for caption in example.captions]
-        lengths += map(len, words)
-        unknown += sum(vocabulary.id(word) == UNK for caption in words for word in caption)
-        repeats.append(sum(map(bool, words)) - len({*words} - {()}))
+    split, ids = words.split, words.ids(vocabulary)
+    different: list[set[bytes]] = [set() for _ in split.examples]
+    for image, row in zip(words.image_index.tolist(), words.rows, strict=True):
+        different[image].update([row.tobytes()] if len(row) else [])
+    worded = np.bincount(words.image_index[ids.lengths > 0], minlength=len(split))
+    repeats = worded - np.fromiter(map(len, different), int, len(split))
     counts = np.array([len(example.captions) for example in split.examples])
-    spoken = np.array([length for length in lengths if length])
+    spoken = ids.lengths[ids.lengths > 0]
     signs = lost_signs((c for caption in split.captions for c in caption.split()), vocabulary)
     return {
-        "captions": len(lengths),
+        "captions": len(ids),
         "captions_per_image": _distribution(counts),
         "blank": split.blank_captions,
-        "without_words": len(lengths) - len(spoken),
-        "repeated": sum(repeats),
-        "images_with_repeats": sum(map(bool, repeats)),
+        "without_words": len(ids) - len(spoken),
+        "repeated": int(repeats.sum()),
+        "images_with_repeats": int(np.count_nonzero(repeats)),
         "entities": sum(bool(_ENTITY.search(c)) for c in split.captions if "&" in c),
         "nothing": sum(c.strip().lower() in _NOTHING for c in split.captions),
         "signs": dict(islice(signs.items(), _NAMED_SIGNS)),
         "with_signs": sum(any(chunk in signs for chunk in c.split()) for c in split.captions),
         "length": _distribution(spoken),
         "cut_share": float(np.mean(spoken > max_length)) if spoken.size else 0.0,
-        "unknown_share": unknown / max(int(spoken.sum()), 1),
+        "unknown_share": np.count_nonzero(ids.flat == UNK) / max(ids.flat.size, 1),
     }
 
 
@@ -332,10 +342,9 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
     return found
 
 
-def spoken_captions(split: Split, vocabulary: Vocabulary) -> list[str]:
+def spoken_captions(words: CaptionWords) -> list[str]:
     """The captions in a form that is equal for captions that training cannot tell apart."""
-    spoken = ("\0".join(vocabulary.tokenize(caption)) for caption in split.captions)
-    return [caption for caption in spoken if caption]
+    return ["\0".join(words.words[n] for n in row) for row in words.rows if len(row)]
 
 
 def scripts(captions: Iterable[str]) -> dict[str, float]:

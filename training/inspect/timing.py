@@ -17,7 +17,8 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, check_available
-from training.data.batches import CaptionTable, Views
+from training.data.batches import Views
+from training.data.captions import CaptionTable
 from training.data.examples import Example
 from training.data.feature_shards import compile_encoder, default_batch_size
 from training.data.image_loader import ImageLoader

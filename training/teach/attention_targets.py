@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
-from training.data.batches import CaptionTable
 from training.data.box_files import skipped_note
 from training.data.boxes import PlacedBoxes
+from training.data.captions import CaptionTable
 from training.metrics.grounding import union_coverage
 
 
@@ -50,7 +50,7 @@ class AttentionTargets:
         targets = np.zeros([len(rows), words, height, width], np.float16)
         for n, row in enumerate(rows):
             place = int(table.image_index[row]), int(table.caption_index[row])
-            last_word = len(table.tokens[row]) - 3  # <start> and <end> are not tokens
+            last_word = table.lengths[row] - 3  # <start> and <end> are not tokens
             for first, last, index in self.phrases.get(place, ()):
                 target = self.maps[index]
                 if mirrored is not None and mirrored[n]:

@@ -13,7 +13,7 @@ import numpy as np
 from sat_tf.objectives.reward import Reward, RewardObjective
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config import RewardConfig, RunConfig
-from training.data.batches import CaptionTable
+from training.data.captions import CaptionTable
 from training.metrics.cider import ORDERS, CiderD, Gram, count_grams
 from training.metrics.java import MeteorProgram
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
-from training.data.batches import CaptionTable
+from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.seen_images import SeenImages
 from training.teach.archives import open_archive, save_archive
@@ -118,6 +118,6 @@ def caption_offsets(table: CaptionTable) -> np.ndarray:
 def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
     """Returns the SHA-256 (hexadecimal) of the captions as ids, their images and the vocabulary."""
     digest = hashlib.sha256(json.dumps(vocabulary.words).encode())
-    for array in (table.image_index, table.lengths, *table.tokens):
+    for array in (table.image_index, table.lengths, table.tokens.flat):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

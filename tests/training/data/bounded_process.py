@@ -13,7 +13,8 @@ import numpy as np
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.data.batches import caption_table, training_batches
+from training.data.batches import training_batches
+from training.data.captions import caption_table
 from training.data.examples import Example, Split
 from training.data.feature_store import FeatureStore
 

@@ -7,7 +7,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.vocabulary import Vocabulary
-from training.data.batches import CaptionTable, Shard, caption_table, training_batches
+from training.data.batches import Shard, training_batches
+from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Example, Split
 
 SIZE = 16

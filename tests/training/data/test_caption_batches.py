@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
-from training.data.batches import Shard, caption_table, plan_epoch, plan_images
+from training.data.batches import Shard, plan_epoch, plan_images
+from training.data.captions import caption_table
 from training.data.examples import DataError, Example, Split
 
 # Shaped like Flickr8k's: a hump around 13 tokens and a long thin tail.

@@ -10,8 +10,8 @@ import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
 from training.config import DataConfig
-from training.data.batches import caption_table
 from training.data.boxes import place_boxes
+from training.data.captions import caption_table
 from training.data.feature_store import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main

@@ -11,6 +11,7 @@ import pytest
 from sat_tf.config import EncoderConfig
 from sat_tf.vocabulary import Vocabulary
 from training.config import DataConfig
+from training.data.captions import CaptionWords, split_captions
 from training.data.examples import Example, Split
 from training.inspect.survey import (
     caption_figures,
@@ -31,10 +32,14 @@ def split_of(*captions: tuple[str, ...], **options) -> Split:
     return Split("train", tuple(examples), **options)
 
 
+def words_of(split: Split) -> CaptionWords:
+    return split_captions(DataConfig(), split)
+
+
 def test_figures_are_those_counted_by_hand():
     split = split_of(("A dog runs.", "!!!"), ("a big dog barks at a cat",), blank_captions=2)
     vocabulary = Vocabulary.from_captions(["a dog runs", "a cat"], min_count=1)
-    assert caption_figures(split, vocabulary, max_length=3) == {
+    assert caption_figures(words_of(split), vocabulary, max_length=3) == {
         "captions": 3,
         "captions_per_image": {"min": 1, "median": 1.5, "p95": pytest.approx(1.95), "max": 2},
         "blank": 2,
@@ -54,17 +59,17 @@ def test_figures_are_those_counted_by_hand():
 def test_captions_twice_or_written_by_programs_are_counted():
     split = split_of(("A dog.", "a dog", "a cat", "a dog !"), ("a dog", "!!!", "..."))
     vocabulary = Vocabulary.from_captions(["a dog"], min_count=1)
-    figures = caption_figures(split, vocabulary, max_length=3)
+    figures = caption_figures(words_of(split), vocabulary, max_length=3)
     assert (figures["repeated"], figures["images_with_repeats"]) == (2, 1)
     split = split_of(("a cat &amp; a dog", "black & white", "NaN "), ("R&D more", "&#39;"))
-    figures = caption_figures(split, Vocabulary.from_captions(["a dog"], min_count=1), 9)
+    figures = caption_figures(words_of(split), Vocabulary.from_captions(["a dog"], min_count=1), 9)
     assert (figures["entities"], figures["nothing"]) == (2, 1)
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_signs_that_tokenisation_loses_are_counted_with_what_is_left(unit):
     split = split_of(("a mass of <2 cm", "95 % water"), ("the 2nd, a t-shirt.", "in 3.5, 1950."))
-    figures = caption_figures(split, Vocabulary.from_captions(["a dog"], 1, unit=unit), 9)
+    figures = caption_figures(words_of(split), Vocabulary.from_captions(["a dog"], 1, unit=unit), 9)
     assert (figures["signs"], figures["with_signs"]) == ({"<2": "2", "%": ""}, 2)
 
 
@@ -78,11 +83,10 @@ def test_images_beside_the_square_and_dark_ones_are_measured():
 
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
-    words = Vocabulary.from_captions(["a dog"], 1)
     split = split_of(("A dog, runs!", "a dog runs", "adog runs"))
-    one, other, third = spoken_captions(split, words)
+    one, other, third = spoken_captions(words_of(split))
     assert one == other != third
-    assert spoken_captions(split_of(("...",)), words) == []
+    assert spoken_captions(words_of(split_of(("...",)))) == []
 
 
 def test_scripts_are_shares_of_letters():

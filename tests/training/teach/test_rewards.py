@@ -10,7 +10,8 @@ from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
 from training.config import DataConfig, RewardConfig, RunConfig, check_available
-from training.data.batches import CaptionTable, pad_tokens
+from training.data.batches import pad_tokens
+from training.data.captions import CaptionTable, Rows
 from training.distributed import make_strategy
 from training.run_state.resume import CheckpointAndStop
 from training.teach.rewards import BleuReward, CiderReward, MeteorReward, reward_of
@@ -112,7 +113,7 @@ def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
     monkeypatch.setattr("training.teach.rewards.MeteorProgram", FakeMeteor)
     places = np.repeat(np.arange(IMAGES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
-    table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
+    table = CaptionTable(places, np.zeros(len(places), np.int32), Rows.of(tokens))
     asked = np.arange(IMAGES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
     cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
     meteor = MeteorReward(table, WORDS_OF_IDS)(*asked)
@@ -142,7 +143,7 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
 
     monkeypatch.setattr("training.teach.rewards.MeteorProgram", Listen)
     tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
-    table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), tokens)
+    table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), Rows.of(tokens))
     rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
     rewards = MeteorReward(table, WORDS_OF_IDS, "de")(np.array([2, 0]), rows)
     assert asked == ["de", ("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
@@ -168,7 +169,7 @@ def test_the_table_says_whose_captions_the_references_are(kind):
     # Images without a caption leave a gap, and count for no document frequency.
     places = np.array([2, 0, 2], np.int32)
     tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
-    reward = kind.of(CaptionTable(places, np.zeros(3, np.int32), tokens))
+    reward = kind.of(CaptionTable(places, np.zeros(3, np.int32), Rows.of(tokens)))
     expected = kind([[tokens[1]], [tokens[0], tokens[2]]])
     rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
     np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))

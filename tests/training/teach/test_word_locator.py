@@ -9,8 +9,8 @@ import pytest
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import table_of
-from training.data.batches import CaptionTable
 from training.data.boxes import WORDS
+from training.data.captions import CaptionTable
 from training.data.examples import DataError, Example
 from training.teach.word_locator import (
     WordLocator,

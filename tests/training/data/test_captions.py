@@ -1,0 +1,56 @@
+"""Rows of numbers, and captions as rows, against lists."""
+
+import numpy as np
+import pytest
+
+from sat_tf.vocabulary import END, START
+from training.config import DataConfig
+from training.data.captions import Rows, caption_table, learn_vocabulary, split_captions
+from training.data.examples import Example, Split
+
+ROWS = [[3, 1, 2], [], [4], [], [0, 4, 4, 1, 2, 2]]
+
+
+def lists(rows: Rows) -> list[list[int]]:
+    return [row.tolist() for row in rows]
+
+
+def test_rows_are_framed_cut_taken_and_expanded_as_lists_are():
+    rows, table = Rows.of(ROWS), Rows.of([[7, 8], [9], [], [5, 5, 5], [6]])
+    assert (
+        lists(rows) == ROWS and len(rows) == 5 and rows.row_of.tolist() == [0] * 3 + [2] + [4] * 6
+    )
+    assert lists(rows.framed(1, 2)) == [[1, *row, 2] for row in ROWS]
+    for most in (2, 3, 9):
+        assert lists(rows.cut(most)) == [[*row[: most - 1], *row[most - 1 :][-1:]] for row in ROWS]
+    assert lists(rows.take(np.array([4, 0]))) == [ROWS[4], ROWS[0]]
+    expected = [[n for number in row for n in table[number].tolist()] for row in ROWS]
+    assert lists(rows.expanded(table)) == expected
+    assert lists(Rows.of([]).framed(1, 2)) == [] and len(Rows.of([]).cut(3)) == 0
+
+
+@pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
+@pytest.mark.parametrize("language", ["en", "de", "zh"])
+def test_a_table_has_the_ids_that_the_vocabulary_gives_each_caption(unit, language):
+    captions = (
+        ("Ein Hund rennt.", "!!!", "ein Hund, ein Hund"),
+        (
+            "",
+            "Die Katze 3.5 \u72d7\u72d7 Hund",
+        ),
+    )
+    image = np.zeros([4, 4, 3], np.uint8)
+    split = Split("train", tuple(Example(str(n), image, c) for n, c in enumerate(captions)))
+    config = DataConfig("folder", tokens=unit, language=language, min_count=1)
+    words = split_captions(config, split)
+    vocabulary = learn_vocabulary(config, words)
+    expected = {
+        (n, k): [START, *ids, END]
+        for n, texts in enumerate(captions)
+        for k, text in enumerate(texts)
+        if (ids := vocabulary.encode(text))
+    }
+    for table in (words.table(vocabulary), caption_table(split, vocabulary)):
+        places = zip(table.image_index.tolist(), table.caption_index.tolist(), strict=True)
+        assert dict(zip(places, lists(table.tokens), strict=True)) == expected
+        assert table.dropped == 2

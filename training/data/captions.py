@@ -1,0 +1,228 @@
+"""Captions as numbers: each is tokenised once, and is then rows of one array."""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from sat_tf.tokens import written_forms
+from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
+from training.data.examples import DataError, Split
+
+if TYPE_CHECKING:
+    from training.config import DataConfig
+
+
+class Rows(Sequence[np.ndarray]):
+    """Rows of numbers with different lengths, one after the other in one array.
+
+    Args:
+        flat: int32, the rows.
+        lengths: int32 `[N]`, the length of each.
+    """
+
+    def __init__(self, flat: np.ndarray, lengths: np.ndarray) -> None:
+        self.flat, self.lengths = flat, lengths
+        self._ends = np.cumsum(lengths, dtype=np.int64)
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Self:
+        """Copies rows."""
+        rows = [np.asarray(row, np.int32) for row in rows]
+        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+        return cls(np.concatenate([np.zeros(0, np.int32), *rows]), lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        end = self._ends[row]
+        return self.flat[end - self.lengths[row] : end]
+
+    @property
+    def row_of(self) -> np.ndarray:
+        """int32, the row of each number."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Returns some rows, by their numbers or a mask."""
+        return type(self).of(self[row] for row in np.arange(len(self))[rows])
+
+    def expanded(self, table: Rows) -> Self:
+        """Returns the rows with each number `n` replaced by row `n` of a table."""
+        sizes = table.lengths[self.flat]
+        starts = (table._ends - table.lengths)[self.flat]
+        before = np.cumsum(sizes, dtype=np.int64) - sizes
+        places = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
+        lengths = np.bincount(self.row_of, sizes, len(self)).astype(np.int32)
+        return type(self)(table.flat[places], lengths)
+
+    def framed(self, first: int, last: int) -> Self:
+        """Returns the rows between two numbers."""
+        ends = self._ends + 2 * np.arange(1, len(self) + 1)
+        flat = np.empty(len(self.flat) + 2 * len(self), np.int32)
+        inner = np.ones(len(flat), bool)
+        starts = ends - self.lengths - 2
+        inner[starts], inner[ends - 1] = False, False
+        flat[inner], flat[starts], flat[ends - 1] = self.flat, first, last
+        return type(self)(flat, self.lengths + 2)
+
+    def cut(self, most: int) -> Self:
+        """Returns the rows with `most` numbers at most: the first ones, and the last."""
+        if not len(self) or self.lengths.max() <= most:
+            return self
+        place = np.arange(len(self.flat)) - np.repeat(self._ends - self.lengths, self.lengths)
+        last = np.repeat(self.lengths - 1, self.lengths)
+        kept = (place < most - 1) | (place == last)
+        return type(self)(self.flat[kept], np.minimum(self.lengths, most))
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionWords:
+    """The words of a split's captions, as rows of the numbers of different words.
+
+    Attributes:
+        split: The split.
+        words: Different words, in the order in which they occur.
+        rows: The words of each caption; none of a caption without a word.
+        image_index: int32 `[N]`, the image of each caption.
+        caption_index: int32 `[N]`, its number among the image's.
+    """
+
+    split: Split
+    words: tuple[str, ...]
+    rows: Rows
+    image_index: np.ndarray
+    caption_index: np.ndarray
+
+    @classmethod
+    def of(cls, split: Split, tokenize: Callable[[str], Sequence[str]]) -> Self:
+        """Tokenises the captions of a split, each once."""
+        numbers: dict[str, int] = {}
+        flat, lengths = array("i"), array("i")
+        for caption in split.captions:
+            found = tokenize(caption)
+            flat.extend([numbers.setdefault(word, len(numbers)) for word in found])
+            lengths.append(len(found))
+        counts = np.fromiter((len(e.captions) for e in split.examples), np.int32, len(split))
+        first = np.cumsum(counts) - counts
+        image = np.repeat(np.arange(len(split), dtype=np.int32), counts)
+        caption = np.arange(len(image), dtype=np.int32) - np.repeat(first, counts).astype(np.int32)
+        rows = Rows(np.array(flat, np.int32), np.array(lengths, np.int32))
+        return cls(split, tuple(numbers), rows, image, caption)
+
+    def counts(self) -> Counter[str]:
+        """Returns how often each word occurs."""
+        found = np.bincount(self.rows.flat, minlength=len(self.words)).tolist()
+        return Counter(dict(zip(self.words, found, strict=True)))
+
+    def ids(self, vocabulary: Vocabulary) -> Rows:
+        """Returns the captions as ids, without `<start>` and `<end>`."""
+        return self.rows.expanded(Rows.of(map(vocabulary.ids_of, self.words)))
+
+    def table(self, vocabulary: Vocabulary) -> CaptionTable:
+        """Returns the captions that have a word as ids.
+
+        Raises:
+            DataError: There is none.
+        """
+        kept = self.rows.lengths > 0
+        if not kept.any():
+            raise DataError(f"No caption of the {self.split.name} split holds a word.")
+        ids = self.ids(vocabulary)
+        ids = Rows(ids.flat, ids.lengths[kept])  # a caption without a word has no part in `flat`
+        image, caption = self.image_index[kept], self.caption_index[kept]
+        dropped = int(len(kept) - np.count_nonzero(kept))
+        return CaptionTable(image, caption, ids.framed(START, END), dropped)
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionTable:
+    """The captions of a split as ids, one row each.
+
+    Attributes:
+        image_index: int32 `[N]`, index into the split's examples.
+        caption_index: int32 `[N]`, index into that example's captions.
+        tokens: N rows of ids, each `<start> ... <end>`.
+        dropped: Number of captions without a word.
+        truncated: Number of captions cut to the maximum length.
+    """
+
+    image_index: np.ndarray
+    caption_index: np.ndarray
+    tokens: Rows
+    dropped: int = 0
+    truncated: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def first_captions(self) -> CaptionTable:
+        """Returns the table of only the first caption of each image."""
+        _, rows = np.unique(self.image_index, return_index=True)
+        return CaptionTable(
+            self.image_index[rows], self.caption_index[rows], self.tokens.take(rows)
+        )
+
+    def cut(self, max_length: int) -> CaptionTable:
+        """Returns the table of captions cut to this many words."""
+        longest = max_length + 2
+        truncated = int(np.count_nonzero(self.lengths > longest))
+        return dataclasses.replace(self, tokens=self.tokens.cut(longest), truncated=truncated)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int32 `[N]`: tokens per caption, `<start>` and `<end>` included."""
+        return self.tokens.lengths
+
+
+def split_captions(config: DataConfig, split: Split) -> CaptionWords:
+    """Tokenises the captions of a split as a data set's are."""
+    return CaptionWords.of(split, Vocabulary(SPECIAL_TOKENS, **config.splitting).split)
+
+
+def learn_vocabulary(config: DataConfig, words: CaptionWords) -> Vocabulary:
+    """Collects the vocabulary of captions, those of the training split alone."""
+    counts, written = words.counts(), {}
+    if config.regains_capitals:
+        written = written_forms(words.split.captions, counts, config.language)
+    empty = Vocabulary(SPECIAL_TOKENS, **config.splitting)
+    return empty.of_counts(counts, config.min_count, config.vocabulary_size, written)
+
+
+def caption_table(
+    split: Split, vocabulary: Vocabulary, max_length: int | None = None
+) -> CaptionTable:
+    """Encodes the captions of a split, in its order.
+
+    Args:
+        split: The split.
+        vocabulary: Maps words to ids; unknown words become `<unk>`.
+        max_length: Words after which a caption is cut, `<start>` and `<end>` not counted; None
+            cuts none.
+
+    Raises:
+        DataError: No caption of the split has a word.
+    """
+    table = CaptionWords.of(split, vocabulary.split).table(vocabulary)
+    return table if max_length is None else table.cut(max_length)
+
+
+def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
+    """Checks that there is a word to learn.
+
+    Raises:
+        DataError: There is none; the message names the key.
+    """
+    if len(vocabulary) == len(SPECIAL_TOKENS):
+        unit = config.unit.removesuffix("s")
+        raise DataError(
+            f"No {unit} occurs {config.min_count} times in the training captions: lower "
+            "`--data.min_count`, or add captions."
+        )
