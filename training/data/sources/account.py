@@ -49,8 +49,9 @@ def unread_files(
             name for name in folders if name[0] != "." and not has_results(Path(folder, name))
         ]
         for name in files:
-            path = os.path.join(folder, name)
-            if path in known or not may_hold_captions(name) or not name.lower().endswith(kinds):
+            if not may_hold_captions(name) or not name.lower().endswith(kinds):
+                continue
+            if (path := os.path.join(folder, name)) in known:
                 continue
             inner = os.path.relpath(path, root)
             kind = (os.path.dirname(inner), os.path.splitext(name)[1].lower())

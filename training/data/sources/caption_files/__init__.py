@@ -70,6 +70,8 @@ _BINARY = {
 }
 _OTHERS = (".md", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".pdf", ".html", *IMAGE_SUFFIXES)
 _PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar")
+_HOLDING = (*SUFFIXES, *TEXTS, *PAIRED, *_SPREADSHEETS, *_BINARY, *_PACKED, ".lst", ".npy")
+_ABOUT = (".", "readme", "license", "licence", "requirements", "thumbs")
 
 
 def read_captions(path: Path) -> tuple[Record, ...]:
@@ -120,9 +122,8 @@ def _read(
 
 def may_hold_captions(name: str) -> bool:
     """Returns whether a file may hold captions, or lists of images, by its name."""
-    kinds = (*SUFFIXES, *TEXTS, *PAIRED, *_SPREADSHEETS, *_BINARY, *_PACKED, ".lst", ".npy")
-    told = name.lower().startswith((".", "readme", "license", "licence", "requirements", "thumbs"))
-    return name.lower().endswith(kinds) and not told
+    small = name.lower()
+    return small.endswith(_HOLDING) and not small.startswith(_ABOUT)
 
 
 def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:
