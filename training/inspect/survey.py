@@ -57,6 +57,7 @@ _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _MANY_ALIKE, _FEW_ALIKE = 0.05, 3  # share, and number, of images with one caption
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
+_WORDS = re.compile(r"\w+")
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _MANY_SIGNS = 0.01
 _NAMED_SIGNS = 100
@@ -191,7 +192,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     report["scripts"] = scripts(found.splits["train"].captions)
     report["language"] = found_language(found.splits["train"].captions, config.data.language)
     earlier: set[str] = set()
-    amount, alike = None, Counter()
+    amount, alike, written = None, Counter(), {}
     for name, split in found.splits.items():
         words = found.words[name]
         spoken = spoken_captions(words)
@@ -200,12 +201,17 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
         earlier.update(spoken)
         used = report["splits"][name]["used"]
         for example in split.examples:
-            alike.update({c for c in example.captions if c.strip()})
+            said = {" ".join(_WORDS.findall(c.lower())): c for c in example.captions}
+            alike.update(key for key in said if key)
+            written |= said
         amount = amount or Amount.of(used, words.rows)
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
-        report["commonest_caption"] = {"caption": printable(caption), "share": count / images}
+        report["commonest_caption"] = {
+            "caption": printable(written[caption]),
+            "share": count / images,
+        }
         report["commonest_caption"]["images"] = count
     return amount
 

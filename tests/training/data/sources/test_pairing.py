@@ -51,6 +51,12 @@ def test_numbered_images_have_the_captions_of_their_numbers(tmp_path):
         assert any("each image has the captions of its number" in note for note in notes)
     split = load("train", tmp_path, columns="image=image_0", held_out="0,0")
     assert [(e.image_id, e.captions) for e in split.examples] == [("a.jpg", (A,))]
+    text = table("img_a,img_b,cap_a,cap_b", f"a.jpg,b.jpg,{A},{B}")
+    columns = "image=img_a,image=img_b,caption=cap_a,caption=cap_b"
+    assert everything(write(tmp_path, {"c.csv": text}), columns=columns)[0] == BOTH
+    write(tmp_path, {"c.csv": text.replace("cap_a,cap_b", "first,second")})
+    with pytest.raises(DataError, match="which caption goes with which image, their names do not"):
+        everything(tmp_path, columns=columns.replace("cap_a", "first").replace("cap_b", "second"))
     write(tmp_path, {"c.csv": NUMBERED.replace("caption_1", "caption_2")})
     with pytest.raises(
         DataError, match=r"choose .*`--data.columns image=image_0`, or take several"
@@ -127,6 +133,11 @@ SAID = {
         {"a.jpg": b"", "c.csv": table("image,caption", f"a.jpg,{A}", f",{B}")},
         "c.csv: 1 rows name no image: they are taken for merged cells, of the image above.",
     ),
+    "merged groups": (
+        {f"{name}.jpg": b"" for name in "abcd"}
+        | {"c.csv": table("image,caption,group", f"a,{A},x", f"b,{A},", f"c,{A},y", f"d,{A},")},
+        "c.csv: 2 rows name no group: they are taken for merged cells, of the group above.",
+    ),
     "images of one name with several ids": (
         {"a.jpg": b"", "c.json": {"images": [{"id": n, "file_name": "a.jpg"} for n in (1, 2)]}}
         | {
@@ -182,7 +193,7 @@ def test_records_of_other_images_than_their_files_are_named_after_are_refused(tm
 
 
 def test_numbered_folds_are_refused_with_what_reads_without_them(tmp_path):
-    rows = [dict(record, split=str(n)) for n, record in enumerate(RECORDS)]
+    rows = [dict(record, split=n) for n, record in enumerate(RECORDS)]
     write(tmp_path, IMAGES | {"c.json": rows})
     with pytest.raises(DataError, match="or test, got '0'; `--data.held-out 0.1,0.2` divides by"):
         load("train", tmp_path)

@@ -45,6 +45,7 @@ _WORDS = {
 }
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
 _ROLE_WORDS = {word for name in (*_IMAGES, *_CAPTIONS) for word in name.split("_")}
+_ROLE_WORDS |= {"cap", "caps", "desc", "txt", "pic"}
 # About an image, and no captions; or none beside a title.
 _QUESTIONS = ("question", "query", "answer", "instruction", "system")
 _LISTS = ("keyword", "tag", "license", "rights", "ingredient")
@@ -235,6 +236,11 @@ class _Columns:
             len(numbered) == 1 and given and captions is None and beside - {*given}
         ):
             return tuple((i, tuple(by_key[key])) for key, i in numbered.items())
+        if given and captions and len(given) == len(captions) > 1:
+            self._fail(
+                "which caption goes with which image, their names do not tell: take one image with "
+                "its captions, or call the columns image_1, caption_1, image_2, caption_2"
+            )
         images = given or [self._image()]
         shared = tuple(captions or self._captions({*images}))
         return tuple((image, shared) for image in images)

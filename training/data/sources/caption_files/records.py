@@ -215,9 +215,9 @@ class Source:
             if text and text != _NULL:
                 texts.append(text)
         if split is not None:
-            if not isinstance(split, str):
+            if not isinstance(split, (str, int, float)):
                 self.value(place, {"split": split}, "split", str)
-            split = self.split(place, split)
+            split = self.split(place, str(split))
         blank = len(captions) - len(texts)
         group = str(group or "").strip() or None
         return Record(image, tuple(texts), split, place, blank, group=group, **details)

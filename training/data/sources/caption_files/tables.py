@@ -127,33 +127,32 @@ def _images_of_another_table(
 
 
 def _fill_merged_cells(source: Source, rows: Rows, chosen: Chosen) -> None:
-    """Writes an image's name into empty cells below it that were merged with its own.
+    """Writes into empty cells of images, splits and groups what is above, as of merged cells.
 
-    They were if each name stands in one row, and half as many cells as names, or more, are empty.
+    They were merged if each value stands in one row, and half as many cells as values, or more,
+    are empty; rows without a caption do not count.
     """
-    for at, captions in chosen.pairs:
-        told = [
-            row for _, row in rows if any(cell.strip() for i in captions for cell in row[i : i + 1])
-        ]
-        named = [row[at].strip() for row in told if row[at : at + 1] and row[at].strip()]
-        empty = len(told) - len(named)
-        if (
-            len({*named}) < len(named)
-            or 2 * empty < max(len(named), 1)
-            or not "".join(told[0][at : at + 1]).strip()
-        ):
+    texts = chosen.captions
+    told = [row for _, row in rows if any(cell.strip() for i in texts for cell in row[i : i + 1])]
+    roles = {image: "image" for image, _ in chosen.pairs}
+    roles |= {
+        at: role
+        for at, role in ((chosen.split, "split"), (chosen.group, "group"))
+        if at is not None
+    }
+    for at, role in roles.items():
+        cells = ["".join(row[at : at + 1]).strip() for row in told]
+        values = [cell for cell in cells if cell]
+        empty = len(cells) - len(values)
+        if len({*values}) < len(values) or 2 * empty < max(len(values), 1) or not cells[0]:
             continue
-        above: list[str] = []
-        for row in told:
-            merged = [i for i in (at, chosen.split, chosen.group) if i is not None and i < len(row)]
-            if above and not row[at].strip():
-                for i in merged:
-                    row[i] = row[i].strip() or above[i]
-            else:
-                above = row
-        source.note(
-            f"{empty} rows name no image: they are taken for merged cells, of the image above"
-        )
+        if role != "image" and len(values) < 2:
+            continue
+        for row, above in zip(told[1:], told, strict=False):
+            if at < min(len(row), len(above)) and not row[at].strip():
+                row[at] = above[at]
+        taken = f"they are taken for merged cells, of the {role} above"
+        source.note(f"{empty} rows name no {role}: {taken}")
 
 
 def _records(
