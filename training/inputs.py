@@ -26,7 +26,7 @@ from training.data.captions import (
     learn_vocabulary,
     split_captions,
 )
-from training.data.examples import Split
+from training.data.examples import Split, line_of
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
@@ -198,7 +198,7 @@ def describe_inputs(
         f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
         f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.unit}."
     )
-    yield from (f"Read: {note}" for note in data.train.notes)
+    yield from map(line_of, data.train.notes)
     if table.dropped:
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:

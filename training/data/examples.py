@@ -184,6 +184,11 @@ class Split:
         return digest.hexdigest()
 
 
+def line_of(note: str) -> str:
+    """Writes a note on how data was read as a line of a command's output."""
+    return note if note.startswith("Not read") else f"Read: {note}"
+
+
 def canonical_name(name: str) -> str:
     """Writes an image's path in one form: NFC, forward slashes, without `.` and `..` inside."""
     return posixpath.normpath(unicodedata.normalize("NFC", name).replace("\\", "/"))

@@ -15,7 +15,7 @@ from sat_tf.config import EncoderConfig
 from sat_tf.figures.drawing import lettering_of
 from sat_tf.files import write_atomically, write_json
 from sat_tf.viewer import data_url
-from training.data.examples import Example
+from training.data.examples import Example, line_of
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def sentences(report: dict[str, Any]) -> list[str]:
         kept = f", and {words['kept']:,} kept of `--init-from`" if words["kept"] else ""
         found.append(f"Vocabulary: {words['size']} {words['unit']} seen {times} in train{kept}.")
     found += _time(report.get("time"))
-    found += [f"Read: {note}" for note in report["notes"]]
+    found += map(line_of, report["notes"])
     found += [f"Warning: {warning}" for warning in report["warnings"]]
     found += [f"Error: {error}" for error in report["errors"]]
     if report["trainable"]:

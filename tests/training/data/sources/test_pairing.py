@@ -64,6 +64,24 @@ def test_numbered_images_have_the_captions_of_their_numbers(tmp_path):
         everything(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"c.json": [{"images": ["a.jpg", "b.jpg"], "captions": [A, B]}]},
+        {"c.csv": table("images,captions", f"a.jpg;b.jpg,{A}|{B}")},
+    ],
+)
+def test_as_many_captions_as_images_are_paired_in_their_order_with_a_note(tmp_path, files):
+    captions, _, notes = everything(write(tmp_path, IMAGES | files))
+    assert captions == BOTH
+    assert any("images and captions of 1 records are paired in their" in note for note in notes)
+    write(tmp_path, {"c.csv": "", "c.json": [{"images": ["a.jpg", "b.jpg"], "captions": [A]}]})
+    (tmp_path / "c.csv").unlink()
+    captions, _, notes = everything(tmp_path)
+    assert captions == {"a.jpg": (A,), "b.jpg": (A,)}
+    assert "c.json: 1 records name several images, which share their captions." in notes
+
+
 @pytest.mark.parametrize("same", [False, True])
 def test_shards_whose_keys_begin_anew_do_not_share_images(tmp_path, same):
     shards = {

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 from urllib.parse import unquote
@@ -24,6 +24,7 @@ from training.data.sources.caption_files.records import (
     are_words,
     as_captions,
     image_name,
+    image_names,
     is_word_list,
     known_split,
 )
@@ -190,6 +191,7 @@ class _Columns:
         self, source: Source, place: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
         self.source, self.place, self.names = source, place, list(names)
+        self.rows = rows
         self.plain = [plain(name) for name in names]
         columns = zip(*rows, strict=False) if rows else ([],) * len(names)
         self.values = [[v for v in column if v not in (None, "", [])] for column in columns]
@@ -210,8 +212,17 @@ class _Columns:
         }
         words = are_words(v for i in {*captions} for v in self.values[i])
         chosen = Chosen(pairs, split, group, joint, marks, words, self.source.left_out)
+        self.source.parallel = self._is_parallel(chosen)
         self._note(chosen)
         return chosen
+
+    def _is_parallel(self, chosen: Chosen) -> bool:
+        """Tests if each row with several images in its cell has as many captions."""
+        quiet = replace(chosen, left_out=Counter())
+        cells = (cells for row in self.rows for cells in quiet.cells(row.__getitem__))
+        counts = [(len(image_names(image)), len(texts)) for image, texts, *_ in cells]
+        several = [(images, texts) for images, texts in counts if images > 1]
+        return bool(several) and all(images == texts for images, texts in several)
 
     def _pairs(
         self, given: list[int] | None, captions: list[int] | None
@@ -427,7 +438,9 @@ class _Columns:
             rest = f"; not read: {', '.join(ignored)}" if ignored else ""
             apart = len({captions for _, captions in chosen.pairs}) > 1
             each = (
-                "each image has the captions of its number" if apart else "they share the captions"
+                "each image has the captions of its number or word"
+                if apart
+                else "they share the captions"
             )
             rest = (f"; {each}" if len(chosen.pairs) > 1 else "") + rest
             self.source.note(f"{', '.join(said)}{rest}")

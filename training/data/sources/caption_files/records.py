@@ -146,6 +146,7 @@ class Source:
         used: Files that are read with this one.
         left_out: Reason -> number of captions that it left out.
         joined: Number of captions with commas that no quotation marks enclose.
+        parallel: Whether records with several images have as many captions, one for each.
     """
 
     path: Path
@@ -156,7 +157,10 @@ class Source:
     used: set[Path] = field(default_factory=set)
     left_out: Counter = field(default_factory=Counter)
     joined: int = 0
+    parallel: bool = False
     _words: int = 0
+    _in_order: int = 0
+    _sharing: int = 0
     _undivided: int = 0
     _without: int = 0
     _framed: int = 0
@@ -223,10 +227,17 @@ class Source:
         return Record(image, tuple(texts), split, place, blank, group=group, **details)
 
     def records(self, place: str, image: Any, *values: Any) -> Iterator[Record]:
-        """Makes the records of all images that are named, which share captions."""
-        names = image_names(image)
+        """Makes the records of all images that are named; they share captions, or have one each."""
+        names, (captions, *others) = image_names(image), values
         self._without += not names
-        return (self.record(place, name, *values) for name in names)
+        if self.parallel and len(names) == len(captions) > 1:
+            self._in_order += 1
+            each = [[caption] for caption in captions]
+        else:
+            self._sharing += len(names) > 1
+            each = [captions] * len(names)
+        pairs = zip(names, each, strict=True)
+        return (self.record(place, name, texts, *others) for name, texts in pairs)
 
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""
@@ -248,6 +259,10 @@ class Source:
                 self.note(f"{count} captions {reason} are left out")
         if self._words:
             self.note(f"{self._words} lists of words are joined to a caption each")
+        if self._in_order:
+            self.note(f"images and captions of {self._in_order} records are paired in their order")
+        if self._sharing:
+            self.note(f"{self._sharing} records name several images, which share their captions")
         if self._undivided:
             self.note("its splits are not read, as `--data.held-out` is given")
         if self._without:

@@ -32,7 +32,6 @@ from training.data.sources.caption_files.records import (
     Source,
     decoded,
     image_name,
-    image_names,
     read_text,
 )
 
@@ -454,7 +453,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
             for image, *rest in chosen.cells(lambda at, row=row: shown_in(row, at)):
                 place = f"row {index}"
                 if not isinstance(image, tuple):
-                    records += (source.record(place, name, *rest) for name in image_names(image))
+                    records += source.records(place, image, *rest)
                     continue
                 name, stored = image
                 number = f"-{names.index(stored.source.column)}" * (len(images) > 1)
