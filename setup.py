@@ -100,7 +100,7 @@ setup(
             "captioners/*/*/*",
         ],
     },
-    entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:main"]},
+    entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:run"]},
     install_requires=only(*LIGHT),
     extras_require={
         "bulk": ["pyspark>=4.0,<5", "pyarrow>=18"],

@@ -16,7 +16,7 @@ from typing import Annotated, Union
 
 import sat_tf
 from sat_tf import published
-from sat_tf.commands import COMMANDS, exit_status
+from sat_tf.commands import COMMANDS, exit_status, run_process
 from sat_tf.errors import installation
 
 COMPLETION = "--tyro-print-completion"
@@ -143,5 +143,10 @@ def _run(argv: list[str]) -> int:
         return 2
 
 
+def run() -> None:
+    """Runs the command as the process."""
+    run_process(main)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import errno
@@ -14,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import finite
@@ -43,6 +44,7 @@ COMMANDS = {
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _UNREAD = 128 + signal.SIGPIPE
+_NOT_WRITTEN = 120  # as Python's, of output that could not be flushed
 _ELSEWHERE = {
     "lr": "--optimizer.learning-rate",
     "wd": "--optimizer.weight-decay",
@@ -183,6 +185,31 @@ def exit_status(
             return _UNREAD
         print(f"Error: {error}", file=sys.stderr)
         return _BAD_INPUT
+
+
+def run_process(main: Callable[[], int]) -> NoReturn:
+    """Ends the process with the status of a command, as `sys.exit(main())` does, but always.
+
+    Python's own end waits for TensorFlow's threads, which for ever wait for Python if one of them
+    is about to call a reader of ours. So it is left out: exit handlers run and output is flushed.
+    """
+    try:
+        status = main()
+    except SystemExit as stop:
+        status = stop.code
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    if not isinstance(status, int | None):
+        print(status, file=sys.stderr)
+        status = 1
+    atexit._run_exitfuncs()  # as `multiprocessing` ends its processes
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        status = status or _NOT_WRITTEN
+    os._exit((status or 0) & 0xFF)
 
 
 def _reader_left(more: str = "") -> bool:

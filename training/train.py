@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from digits import hand_over
-from sat_tf.commands import command_line, loading
+from sat_tf.commands import command_line, loading, run_process
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
@@ -254,4 +254,4 @@ def train(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process(main)

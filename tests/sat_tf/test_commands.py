@@ -129,6 +129,42 @@ def test_an_interruption_may_have_its_own_status(capsys):
     assert capsys.readouterr().err == "Stopped by SIGTERM.\n"
 
 
+READING = """
+import atexit, sys, threading
+import tensorflow as tf
+from sat_tf.commands import run_process
+begun = threading.Event()
+def read(number):
+    if number:
+        begun.set()
+        threading.Event().wait()
+    return number
+dataset = tf.data.Dataset.range(2).map(lambda n: tf.numpy_function(read, [n], tf.int64))
+iterator = iter(dataset.prefetch(1))
+next(iterator)
+begun.wait()
+atexit.register(print, "bye")
+def main():
+    {end}
+run_process(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "last"),
+    [
+        ("return 3", 3, ""),
+        ("sys.exit('no')", 1, "no"),
+        ("raise KeyError('x')", 1, "KeyError: 'x'"),
+    ],
+)
+def test_a_process_ends_though_a_thread_of_tensorflow_never_does(end, status, last):
+    command = [sys.executable, "-c", READING.format(end=end)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (status, "bye\n")
+    assert last in done.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("loaded", [False, True])
 def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)

@@ -1,8 +1,7 @@
 """`python -m training.evaluate`."""
 
-import sys
-
+from sat_tf.commands import run_process
 from training.evaluate.command import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process(main)

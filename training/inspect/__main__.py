@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.commands import check_folder, exit_status, loading
+from sat_tf.commands import check_folder, exit_status, loading, run_process
 from sat_tf.fields import NonNegativeInt, check_fields
 from training.cli import Settings, check_apart, check_data_dir, parse_settings
 from training.config import settled
@@ -65,4 +65,4 @@ def run(arguments: Arguments) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_process(main)

@@ -6,8 +6,11 @@ draws follow from (seed, epoch, step), and a checkpoint has all else.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -144,6 +147,26 @@ def outlook(progress: Progress, epochs: int, steps: int) -> str:
     return f"Training {counted(epochs, 'epoch')} of {counted(steps, 'step')}."
 
 
+@contextlib.contextmanager
+def _iterators_closed() -> Iterator[None]:
+    """Leaves no iterator of `fit` behind, whose thread calls our readers.
+
+    One that is there when the interpreter ends waits for its thread, and that for the interpreter.
+    """
+    try:
+        yield
+    except BaseException as error:  # clear the frames that it has ended: `fit` has an iterator
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with contextlib.suppress(RuntimeError):  # this frame and its callers are running
+                while frame is not None:  # callers too, as Keras leaves its own out
+                    frame.clear()
+                    frame = frame.f_back
+        raise
+    finally:
+        gc.collect()  # Keras' iterators over epochs refer to themselves
+
+
+@_iterators_closed()
 def train_epochs(
     model: keras.Model,
     batches_from: Callable[[int, int], tf.data.Dataset | tf.distribute.DistributedDataset],
@@ -153,6 +176,8 @@ def train_epochs(
     callbacks: Sequence[keras.callbacks.Callback],
 ) -> None:
     """Trains the rest of an interrupted epoch, then the remaining epochs.
+
+    No batch is read any more once it has returned or raised.
 
     Args:
         model: Compiled, in the state of the last checkpoint.

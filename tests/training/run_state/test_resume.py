@@ -1,5 +1,6 @@
 """A run that is stopped, at whatever moment, ends like one that was not; early stopping."""
 
+import gc
 import os
 import random
 import signal
@@ -24,6 +25,8 @@ from tests.training.run_state.stopped_runs import (
 )
 from tests.training.small_runs import train
 from training.config import FitConfig
+from training.data.batches import prefetched
+from training.distributed import make_strategy
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
@@ -194,6 +197,39 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
     progress = Progress(epoch=1, step=7)
     with pytest.raises(RunError, match=r"stopped at epoch 2, step 7, but an epoch now has 6 steps"):
         train_epochs(None, None, 3, 6, progress, [])
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends training at the end of the first step."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        super().__init__()
+        self.error = error
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = True
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("devices", ["none", "mirrored"])
+@pytest.mark.parametrize("error", [Killed(), KeyError("a callback's"), None])
+def test_nothing_reads_ahead_any_more_when_training_has_ended(error, devices):
+    progress, strategy = Progress(), make_strategy(devices) or tf.distribute.get_strategy()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: progress.end_epoch(0.0))
+    batches = prefetched(lambda number: (tf.ones([2, 1]), tf.ones([2, 1])), 0)
+    gc.collect()
+    gc.disable()
+    try:
+        train_epochs(model, lambda *_: batches, 1, 9, progress, [Stop(error), end])
+    except (Killed, KeyError) as stopped:
+        assert stopped is error
+    finally:
+        gc.enable()
+    assert not [one for one in gc.get_objects() if isinstance(one, tf.data.Iterator)]
 
 
 def test_another_score_that_decided_or_that_none_did_is_told_with_the_reason():
