@@ -130,7 +130,7 @@ def test_an_interruption_may_have_its_own_status(capsys):
 
 
 READING = """
-import atexit, sys, threading
+import atexit, gc, sys, threading
 import tensorflow as tf
 from sat_tf.commands import run_process
 begun = threading.Event()
@@ -143,6 +143,9 @@ dataset = tf.data.Dataset.range(2).map(lambda n: tf.numpy_function(read, [n], tf
 iterator = iter(dataset.prefetch(1))
 next(iterator)
 begun.wait()
+gc.disable()
+iterator.itself = iterator  # so that the interpreter's end would close it, and wait for ever
+del iterator
 atexit.register(print, "bye")
 def main():
     {end}
