@@ -13,6 +13,7 @@ import tensorflow as tf
 from digits.models.config import GlimpseConfig
 from digits.models.model import convolution, dense, sequential
 from digits.models.sampling import bilinear_sample_grid, to_pixels
+from sat_tf.ops.draws import step_seeds, uniform
 from sat_tf.ops.replicas import at_least_one_row
 
 
@@ -106,14 +107,14 @@ def given_locations(
         Normalised locations `[T, B M, 2]`, and bool `[T, B M]`, true where they are used.
     """
     steps, rows = config.glimpses, tf.shape(batch["images"])[0] * samples
-    places, shares = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-    given = tf.random.stateless_uniform([steps, rows, 2], places, -1.0, 1.0)
+    places, shares = tf.unstack(step_seeds(seed, 2))
+    given = 2.0 * uniform([steps, rows, 2], places) - 1.0
     if config.locations == "oracle":
         scan = scan_locations(batch["centres"], steps, batch["images"].shape[1])
         given = tf.repeat(scan, samples, axis=1)
     if config.locations != "learned":
         return given, tf.ones([steps, rows], tf.bool)
-    warm_up = tf.random.stateless_uniform([rows], shares) < random_share
+    warm_up = uniform([rows], shares) < random_share
     used = tf.tile(warm_up[tf.newaxis], [steps, 1])
     if config.first_location == "centre":
         given = tf.concat([tf.zeros([1, rows, 2]), given[1:]], axis=0)

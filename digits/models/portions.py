@@ -35,7 +35,7 @@ from sat_tf.objectives.estimators import (
     whole_return,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import dropout, replica_seed
+from sat_tf.ops.draws import dropout, replica_seed, step_seeds
 from sat_tf.ops.replicas import global_mean
 
 LABELS = 10
@@ -170,7 +170,7 @@ class Portions(DigitModel):
         """Returns weights of the slots `[rows, L]`, and log p of those drawn `[rows, T]`."""
         if selection != "sample":
             return attention_weights(scores, selection).weights, None
-        seeds = tf.random.experimental.stateless_split(seed, self.config.draws)
+        seeds = step_seeds(seed, self.config.draws)
         draws = [attention_weights(scores, "sample", seed_t) for seed_t in tf.unstack(seeds)]
         drawn = tf.stack([draw.weights for draw in draws])
         reduce = tf.reduce_max if self.config.fill == "zeros" else tf.reduce_mean

@@ -44,7 +44,7 @@ from sat_tf.objectives.estimators import (
 )
 from sat_tf.objectives.logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import replica_seed, step_seeds
+from sat_tf.ops.draws import fold_in, replica_seed, step_seeds
 
 State = Any
 
@@ -143,8 +143,8 @@ class RecurrentAttention(DigitModel):
             random_share: Share of the images whose glimpses are in random places.
         """
         images, steps = batch["images"], self.config.glimpses
-        fold = tf.random.experimental.stateless_fold_in
-        given, is_given = given_locations(self.config, batch, samples, fold(seed, 0), random_share)
+        locations = fold_in(seed, 0)
+        given, is_given = given_locations(self.config, batch, samples, locations, random_share)
         pyramid, state = tf.nest.map_structure(
             lambda part: tf.repeat(part, samples, axis=0) if samples > 1 else part,
             (self.sensor.pyramid(images), self.begin(images)),
@@ -161,7 +161,7 @@ class RecurrentAttention(DigitModel):
 
         shapes = ([2], [], [2], [self.locator.state_dim])
         outputs = tuple(tf.TensorSpec([None, *shape], tf.float32) for shape in shapes)
-        inputs = (given, is_given, step_seeds(fold(seed, 1), tf.constant(steps)))
+        inputs = (given, is_given, step_seeds(fold_in(seed, 1), tf.constant(steps)))
         taken, state = unroll(step, state, inputs, outputs)
         drawn = 1.0 - tf.cast(is_given, tf.float32)
         return Glimpses(*map(batch_first, (*taken, drawn)), self.answer(state))
@@ -208,7 +208,7 @@ class RecurrentAttention(DigitModel):
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws the path of mean locations over each image, and the patches of each glimpse."""
-        looks = self._look(batch, tf.random.experimental.stateless_fold_in(seed, 0))
+        looks = self._look(batch, fold_in(seed, 0))
         locations, patches, logits = (part.numpy() for part in looks)
         titles = map(self.verdict, batch["labels"].numpy(), logits[:, -1].argmax(-1))
         drawn = zip(batch["images"].numpy()[..., 0], locations, patches, titles, strict=True)

@@ -19,7 +19,7 @@ from sat_tf.fields import PositiveInt, check_argument, checked
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.deep_output import DeepOutput
 from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
-from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, step_seeds
+from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, fold_in, step_seeds
 from sat_tf.ops.gradients import DeferredKernels
 
 
@@ -204,7 +204,7 @@ class RNNDecoder(keras.layers.Layer):
             seed = self.default_seeds.draw() if draws else tf.zeros([2], tf.int32)
         check_seed(seed)
         # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
-        noise = tf.random.experimental.stateless_fold_in(seed, -1) if training else None
+        noise = fold_in(seed, -1) if training else None
         attended, state = self.begin(annotations, noise)
         if images is not None:
             attended, state = attended.of(images), State(*(tf.gather(p, images) for p in state))

@@ -15,6 +15,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegative, check_argument
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.terms import Batch, Means, Objective
+from sat_tf.ops.draws import fold_in
 from sat_tf.ops.replicas import global_size
 
 Logs = dict[str, tf.Tensor]
@@ -201,7 +202,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         if getattr(self, "optimizer", None) is None:  # Keras sets it when it compiles
             return folded
         step = tf.cast(steps_taken(self.optimizer), tf.int32)
-        return tf.random.experimental.stateless_fold_in(folded, step)
+        return fold_in(folded, step)
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:

@@ -39,7 +39,7 @@ from sat_tf.objectives.logs import (
     word_means,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.draws import replica_seed, step_seeds, uniform
 from sat_tf.ops.replicas import global_mean
 
 
@@ -106,7 +106,7 @@ class HardObjective:
             seed: int32 `[2]`, the same on all replicas.
             global_size: float32 scalar, captions on all replicas.
         """
-        draws, _ = tf.unstack(tf.random.experimental.stateless_split(replica_seed(seed), 2))
+        draws, _ = tf.unstack(step_seeds(replica_seed(seed), 2))
         expectation = self.draw_expectation(seed, tf.shape(batch["tokens"])[0])
         outputs = model(
             batch,
@@ -138,9 +138,9 @@ class HardObjective:
         """
         once = self.preset.switch_per_minibatch
         own = replica_seed(seed, 0 if once else None)
-        _, switch = tf.unstack(tf.random.experimental.stateless_split(own, 2))
-        uniform = tf.random.stateless_uniform([1 if once else size], switch)
-        return tf.broadcast_to(uniform < self.preset.expectation_probability, [size])
+        _, switch = tf.unstack(step_seeds(own, 2))
+        drawn = uniform([1 if once else size], switch)
+        return tf.broadcast_to(drawn < self.preset.expectation_probability, [size])
 
     def estimator(self, batch_size: tf.Tensor | float) -> Estimator:
         """Returns the estimator with the effective lambdas per caption in a batch of this size."""

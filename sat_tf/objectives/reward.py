@@ -37,13 +37,16 @@ from sat_tf.objectives.logs import (
     word_means,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.draws import replica_seed, step_seeds
 from sat_tf.search.beam_search import FLOOR, Hypotheses, allowed_tokens
 from sat_tf.search.sampling import sample
 from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Image numbers `[N]` and captions `[N, T]`, as ids up to <end>, to rewards `[N]`, floating."""
+"""Image numbers `[N]` and captions `[N, T]`, ids up to <end>, to rewards `[N]`, floating.
+
+A caption that was cut at the length limit has no <end>.
+"""
 
 _ESTIMATOR = Estimator(baseline="leave_one_out")
 _REWARD_MEANS = ("reward", "words", "reward_variance", "advantage_variance")

@@ -19,7 +19,7 @@ from sat_tf.objectives.likelihood import (
 )
 from sat_tf.objectives.logs import ATTENTION_MEANS, WORD_MEANS, attention_means, word_means
 from sat_tf.objectives.terms import Batch, Terms
-from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.draws import replica_seed, step_seeds
 
 
 class SoftObjective:
@@ -75,7 +75,7 @@ class SoftObjective:
             global_size: Unused.
         """
         del global_size
-        draws, _ = tf.unstack(tf.random.experimental.stateless_split(replica_seed(seed), 2))
+        draws, _ = tf.unstack(step_seeds(replica_seed(seed), 2))
         outputs = model(batch, training=True, selection="expectation", seed=draws)
         return self.terms(
             outputs,

@@ -43,7 +43,23 @@ def replica_seed(seed: tf.Tensor, replica: tf.Tensor | int | None = None) -> tf.
     """
     if replica is None:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    return tf.random.experimental.stateless_fold_in(seed, tf.cast(replica, tf.int32))
+    return fold_in(seed, replica)
+
+
+def fold_in(seed: tf.Tensor, number: tf.Tensor | int) -> tf.Tensor:
+    """Derives a seed, int32 `[2]`, from a seed and a number."""
+    return tf.stack([_integers([], seed, tf.int32), tf.cast(number, tf.int32)])
+
+
+def uniform(shape: tf.Tensor | list, seed: tf.Tensor) -> tf.Tensor:
+    """Draws float32 from [0, 1), the same with XLA as without.
+
+    TensorFlow's own draws are not: they take the low bits of random integers, XLA's the high ones.
+    """
+    numbers = _integers(shape, seed, tf.uint32)
+    mantissa = tf.bitwise.bitwise_and(numbers, tf.constant(0x7FFFFF, tf.uint32))
+    one = tf.constant(0x3F800000, tf.uint32)  # the bits of 1.0
+    return tf.bitcast(tf.bitwise.bitwise_or(mantissa, one), tf.float32) - 1.0
 
 
 class DefaultSeeds:
@@ -95,7 +111,7 @@ def dropout(
     """
     if seed is None or rate == 0.0:
         return inputs
-    seed = tf.random.experimental.stateless_fold_in(seed, salt)
+    seed = fold_in(seed, salt)
     shape = tf.shape(inputs)
     if shared_axis is not None:
         sizes = tf.unstack(shape)
@@ -114,5 +130,9 @@ def dropout(
 
 
 def _integers(shape: tf.Tensor | list, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Draws uniformly from all integers of a type, by the same algorithm on every device."""
+    """Draws uniformly from all integers of a type, the same on every device, with XLA or without.
+
+    XLA reads other bits from a negative seed unless it has 64.
+    """
+    seed = tf.cast(seed, tf.int64)
     return tf.random.stateless_uniform(shape, seed, None, None, dtype, alg="philox")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
-from sat_tf.ops.draws import check_seed
+from sat_tf.ops.draws import check_seed, fold_in, uniform
 from sat_tf.search.beam_search import Hypotheses, Nest, Step, make_rules, read_hypotheses, run
 from sat_tf.vocabulary import PAD, START
 
@@ -60,10 +60,8 @@ def sample(
     def select(index, live: tf.Tensor, log_probs: tf.Tensor):
         # The arg max of Gumbel-perturbed logits is a draw from their softmax, and a valid index
         # even for a row without any allowed token.
-        uniform = tf.random.stateless_uniform(
-            tf.shape(log_probs), tf.random.fold_in(seed, index), minval=1e-30
-        )
-        noisy = log_probs / temperature - tf.math.log(-tf.math.log(uniform))
+        drawn = uniform(tf.shape(log_probs), fold_in(seed, index))
+        noisy = log_probs / temperature - tf.math.log(-tf.math.log(drawn + 1e-30))
         token = tf.argmax(noisy, axis=-1, output_type=tf.int32)[:, None]
         log_prob = live + tf.gather(log_probs, token, batch_dims=1)
         return tf.zeros_like(token), token, log_prob

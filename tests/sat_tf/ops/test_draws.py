@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.ops.draws import dropout, step_seeds
+from sat_tf.config import AttentionConfig
+from sat_tf.objectives.hard import HardObjective
+from sat_tf.ops.draws import dropout, step_seeds, uniform
 from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
 
 
@@ -46,6 +48,24 @@ DROPOUTS = (
     "hidden_dropout",
     "output_dropout",
 )
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda seed: uniform([50, 70], seed),
+        lambda seed: dropout(tf.ones([50, 70]), 0.5, seed, 0),
+        lambda seed: HardObjective(AttentionConfig("hard")).draw_expectation(seed, 90),
+    ],
+)
+def test_draws_are_the_same_with_xla(draw):
+    plain, compiled = (tf.function(draw, jit_compile=jit)(SEED) for jit in (False, True))
+    np.testing.assert_array_equal(plain, compiled)
+    assert len(np.unique(plain)) > 1
+
+
+def test_uniform_draws_are_those_of_tensorflow():
+    np.testing.assert_array_equal(uniform([5000], SEED), tf.random.stateless_uniform([5000], SEED))
 
 
 @pytest.mark.parametrize("name", DROPOUTS)
