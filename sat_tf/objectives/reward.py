@@ -121,7 +121,9 @@ class RewardObjective:
         tokens = self.draw(model, annotations, seed)
         images = tf.repeat(batch["image_index"], self.samples)
         score = lambda *drawn: np.asarray(self.reward(*drawn), np.float32)  # noqa: E731
-        rewards = tf.numpy_function(score, [images, tokens[:, 1:]], tf.float32, stateful=False)
+        # At the length limit there is an <end> that was not drawn, and is not rewarded.
+        written = tokens[:, 1 : self.search.max_length + 1]
+        rewards = tf.numpy_function(score, [images, written], tf.float32, stateful=False)
         outputs = self.read(model, annotations, tokens, seed)
         return self.terms(outputs, tokens[:, 1:], tf.ensure_shape(rewards, images.shape))
 
@@ -212,4 +214,4 @@ class RewardObjective:
 
 def _split(seed: tf.Tensor) -> list[tf.Tensor]:
     """Splits a seed into one for the words and one for the locations."""
-    return tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    return tf.unstack(step_seeds(seed, 2))

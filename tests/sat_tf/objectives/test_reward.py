@@ -198,7 +198,13 @@ def test_the_reward_is_told_which_image_a_caption_is_about():
     rule(model, batch, seed, tf.constant(3.0))
     np.testing.assert_array_equal(seen[0][0], [7, 7, 0, 0, 5, 5])
     tokens = rule.draw(model, batch["annotations"], replica_seed(seed))
-    np.testing.assert_array_equal(seen[0][1], tokens[:, 1:])
+    np.testing.assert_array_equal(seen[0][1], tokens[:, 1 : model.config.search.max_length + 1])
+    # Of a model that never ends a caption, no <end> is rewarded.
+    bias = model.decoder.deep_output.word_projection.bias
+    bias.assign(tf.tensor_scatter_nd_update(bias, [[END]], [-1e9]))
+    rule(model, batch, seed, tf.constant(3.0))
+    assert (seen[1][1] > UNK).all()
+    assert seen[1][1].shape == (6, model.config.search.max_length)
 
 
 @pytest.mark.parametrize(
