@@ -176,9 +176,9 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         targets = located_targets(locator, encoder.grid, words, train)
     contents, unusable = {}, {}
     for split, source in ((data.train, train), (data.dev, dev)):
-        unreadable = sorted(split.examples[index].image_id for index in source.skipped)
+        unreadable = sorted(split.examples[index].image_id for index in source.known)
         contents[split.name] = Contents(split.fingerprint(), tuple(unreadable))
-        unusable[split.name] = split.unusable(source.skipped)
+        unusable[split.name] = split.unusable(source.known)
     if targets is not None:
         contents[BOXES if locator is None else LOCATOR] = Contents(targets.fingerprint())
     if predictions is not None:
@@ -193,7 +193,7 @@ def describe_inputs(
     """Yields a line per fact about the data that the user should know before training starts."""
     names, table = config.data, data.table
     # As training.inspect counts them: without unreadable images and special tokens.
-    train, dev = (len(split) - len(source.skipped) for split, source in inputs.of(data).items())
+    train, dev = (len(split) - len(source.known) for split, source in inputs.of(data).items())
     yield (
         f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
         f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.unit}."

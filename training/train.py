@@ -243,6 +243,7 @@ def train(
             logs.TensorBoardSteps(folder.logs, done),
             logs.TensorBoardFigures(dev.figures, folder.logs),
             logs.EpochProgress(config.fit.epochs, steps),
+            logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
         ),
         CheckpointAndStop(state, progress, config.fit, steps, folder.best_weights, interrupts),
         *callbacks,

@@ -11,7 +11,7 @@ caption) alone, so that a resumed run sees the same views.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -192,7 +192,9 @@ def training_batches(
 ) -> tuple[tf.data.Dataset, int]:
     """Endless shuffled, length-bucketed batches, starting within `first_epoch`.
 
-    An epoch depends on `(seed, epoch)` alone, so a resumed run sees the same batches.
+    An epoch depends on `(seed, epoch)` alone, so a resumed run sees the same batches. Where an
+    image turns out to be unreadable, the first caption of the same part of the batch whose image
+    can be read, or else of the table, takes the place of its captions.
 
     Args:
         source: Images or annotations.
@@ -209,7 +211,8 @@ def training_batches(
         The dataset and the number of batches per epoch. Each batch of a shard with several
         devices comes as one part per device, one after the other.
     """
-    rows = readable_rows(table, source)
+    # Not those found by reading: which these are depends on where a run was resumed.
+    rows = _rows_without(table, source.known)
     lengths, image_index = table.lengths[rows], table.image_index[rows]
 
     @functools.lru_cache(maxsize=2)
@@ -267,12 +270,16 @@ def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> l
 
 
 def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
-    """Returns the rows of the caption table whose image can be read.
+    """Returns the rows of the caption table whose image can be read; reads all images.
 
     Raises:
         DataError: There is none.
     """
-    rows = np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+    return _rows_without(table, source.skipped)
+
+
+def _rows_without(table: CaptionTable, unreadable: Mapping[int, str]) -> np.ndarray:
+    rows = np.flatnonzero(~np.isin(table.image_index, list(unreadable)))
     if not len(rows):
         raise DataError("No image that has a caption can be read.")
     return rows
@@ -309,12 +316,35 @@ class _BatchReader:
             once, first, place = np.unique(images, return_index=True, return_inverse=True)
             # One row per caption nevertheless: devices divide a batch by its rows.
             inputs = self.source.read(once, None if views is None else views[first])[place]
-            found = [inputs, tokens, images.astype(np.int32)]
         else:
-            found = [self.source.read(images, views), tokens]
+            inputs = self.source.read(images, views)
+        bad = np.isin(images, list(self.source.found))
+        if bad.all() and len(rows):
+            row, one = self._stand_in(tokens.shape[1])
+            inputs, tokens = np.repeat(one, len(rows), axis=0), np.zeros_like(tokens)
+            tokens[:, : self.table.lengths[row]] = self.table.tokens[row]
+            rows = np.full_like(rows, row)
+            images = self.table.image_index[rows]
+            mirrored = None if mirrored is None else np.zeros_like(mirrored)
+        elif bad.any():
+            instead = np.where(bad, np.argmin(bad), np.arange(len(rows)))
+            inputs, tokens, rows, images = (a[instead] for a in (inputs, tokens, rows, images))
+            mirrored = None if mirrored is None else mirrored[instead]
+        found = [inputs, tokens]
+        if self.by_image:
+            found.append(images.astype(np.int32))
         for one in self.teaching:
             found += one.read(self.table, rows, tokens.shape[1] - 1, mirrored).values()
         return found
+
+    def _stand_in(self, longest: int) -> tuple[int, np.ndarray]:
+        """Returns the first caption of at most this length with a readable image, and its input."""
+        for row in np.flatnonzero(self.table.lengths <= longest):
+            image = self.table.image_index[row : row + 1]
+            inputs = self.source.read(image)
+            if int(image[0]) not in self.source.found:
+                return int(row), inputs
+        raise DataError("No image that has a caption can be read.")
 
     def dataset(
         self,

@@ -28,7 +28,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.feature_shards import Shards, write_missing
-from training.data.image_loader import READERS, ImageSource, InputSource, check_readable
+from training.data.image_loader import READERS, ImageSource, InputSource, check_first_readable
 from training.tables import counted
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ class FeatureStore:
     def __init__(self, shards: Shards) -> None:
         self.path = shards.path
         self.mirrored = shards.views == 2
-        self.skipped: dict[int, str] = {}
+        self.known: dict[int, str] = {}
         self.rotated: list[int] = []
         self.spec = tf.TensorSpec([None, *shards.record_shape], tf.float16)
         self._shards = shards
         self._lost: list[int] = []
         for shard in shards:
             notes = shards.notes(shard)
-            self.skipped |= {int(index): why for index, why in notes["skipped"].items()}
+            self.known |= {int(index): why for index, why in notes["skipped"].items()}
             self.rotated += notes["rotated"]
             self._lost += notes["lost"]
 
@@ -143,6 +143,13 @@ class FeatureStore:
                 f"{self.skipped[lost[0]]}. Check the drive and start the same command again: the "
                 "rest of the feature store is kept. Remove files that stay unreadable."
             )
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """See `InputSource`; all images were read when the store was filled."""
+        return self.known
+
+    found = skipped
 
     def __len__(self) -> int:
         return self._shards.count
@@ -327,5 +334,5 @@ def open_input_source(
         source = FeatureStore.open(cache_dir, encoder, examples, resize=resize, mirrored=mirrored)
     else:
         source = ImageSource(examples, size, resize, mirrored, random_crop)
-    check_readable(split, source.skipped)
+    check_first_readable(split, source)
     return source

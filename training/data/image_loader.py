@@ -133,23 +133,33 @@ class InputSource(Protocol):
     """Name of the input in a batch: `annotations` or `images`."""
     mirrored: bool
     """True if views may be mirrored."""
-    skipped: dict[int, str]
-    """Index -> reason of each example whose image cannot be read."""
-    rotated: list[int]
-    """Indices of the files that are turned upright according to their EXIF."""
+    known: Mapping[int, str]
+    """Index -> reason of images known to be unreadable since the source was opened."""
+    found: Mapping[int, str]
+    """The same of those found so far, by reading."""
+    rotated: Sequence[int]
+    """Indices of the files turned upright, as their EXIF says, among those read so far."""
     spec: tf.TensorSpec
     """Shape and dtype of a batch of inputs."""
 
+    @property
+    def skipped(self) -> Mapping[int, str]:
+        """Index -> reason of each unreadable image; reads those that were not read yet."""
+        ...
+
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
-        """Reads inputs `[n, ...]` of examples `[n]`; applies the views that the source supports."""
+        """Reads inputs `[n, ...]` of examples `[n]`; applies the views that the source supports.
+
+        Zeros for an unreadable image, which `found` then has.
+        """
         ...
 
 
 class ImageSource:
     """Images for a trained encoder; files are read again each time, so memory stays bounded.
 
-    Drawn images of the right size are kept in memory. Files are decoded once when the source is
-    made, so that unreadable ones are skipped before training starts.
+    Drawn images of the right size are kept in memory. Whether a file can be decoded shows when it
+    is first read; in training, another caption then takes the place of its captions.
 
     Args:
         examples: The examples of a split.
@@ -173,16 +183,28 @@ class ImageSource:
         self._examples, self._size, self._resize = examples, size, resize
         self.mirrored = mirrored
         self._uncropped_size = round(size / (1.0 - random_crop))
-        self.skipped: dict[int, str] = {}
-        self.rotated: list[int] = []
+        self.known: dict[int, str] = {}
+        self.found: dict[int, str] = {}
         self.spec = tf.TensorSpec([None, size, size, 3], tf.uint8)
+        self._rotated: set[int] = set()
+        self._read = np.zeros(len(examples), bool)
         self._pool = ThreadPoolExecutor(READERS)
         self._drawn = None
         shapes = {e.image.shape if isinstance(e.image, np.ndarray) else None for e in examples}
         if shapes <= {(size, size, 3)}:
             self._drawn = np.stack([example.image for example in examples])
-        else:
-            list(self._pool.map(self._check, range(len(examples))))
+            self._read[:] = True
+
+    @property
+    def rotated(self) -> list[int]:
+        """See `InputSource`."""
+        return sorted(self._rotated)
+
+    @property
+    def skipped(self) -> dict[int, str]:
+        """See `InputSource`."""
+        list(self._pool.map(self._load, np.flatnonzero(~self._read)))
+        return self.found
 
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         """Reads uint8 `[n, size, size, 3]`."""
@@ -193,29 +215,28 @@ class ImageSource:
         elif self._drawn is not None:
             pixels = self._drawn[indices]
         else:
-            pixels = np.stack([loaded for loaded, _ in self._pool.map(self._load, indices)])
+            pixels = np.stack(list(self._pool.map(self._load, indices)))
         if views is not None and self.mirrored:
             pixels = np.where(views.mirrored[:, None, None, None], pixels[:, :, ::-1], pixels)
         return pixels
 
     def _load_crop(self, index: int, corner: np.ndarray) -> np.ndarray:
-        pixels, _ = self._load(index, self._uncropped_size)
+        pixels = self._load(index, self._uncropped_size)
         top, left = (corner * (len(pixels) - self._size + 1)).astype(int)
         return pixels[top : top + self._size, left : left + self._size]
 
-    def _load(self, index: int, size: int | None = None) -> tuple[np.ndarray, bool]:
-        resize = functools.partial(decoding.resize, size=size or self._size, policy=self._resize)
-        pixels, rotated = read_image(self._examples[index].image, resize)
-        return np.round(pixels).astype(np.uint8), rotated
-
-    def _check(self, index: int) -> None:
+    def _load(self, index: int, size: int | None = None) -> np.ndarray:
+        size, index = size or self._size, int(index)
+        resize = functools.partial(decoding.resize, size=size, policy=self._resize)
         try:
-            _, rotated = self._load(index)
+            pixels, rotated = read_image(self._examples[index].image, resize)
         except UNREADABLE as error:
-            self.skipped[index] = unreadable_reason(error)
-            return
+            self.found[index] = unreadable_reason(error)
+            pixels, rotated = np.zeros([size, size, 3], np.float32), False
+        self._read[index] = True
         if rotated:
-            self.rotated.append(index)
+            self._rotated.add(index)
+        return np.round(pixels).astype(np.uint8)
 
 
 def readable_images(split: Split, source: InputSource, count: int | None = None) -> np.ndarray:
@@ -223,12 +244,25 @@ def readable_images(split: Split, source: InputSource, count: int | None = None)
     return np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
 
 
-def check_readable(split: Split, skipped: Mapping[int, str]) -> None:
+def check_readable(split: Split, unreadable: Mapping[int, str]) -> None:
     """Checks that at least one image of a split can be read.
 
     Raises:
         DataError: None can be read.
     """
-    if len(skipped) == len(split):
-        reason = next(iter(skipped.values()))
+    if len(unreadable) == len(split):
+        reason = next(iter(unreadable.values()))
         raise DataError(f"No image of the {split.name} split can be read; the first one: {reason}.")
+
+
+def check_first_readable(split: Split, source: InputSource) -> None:
+    """Checks the same by reading images until one can be read.
+
+    Raises:
+        DataError: None can be read.
+    """
+    for index in np.setdiff1d(np.arange(len(split)), list(source.known)):
+        source.read(np.array([index]))
+        if index not in source.found:
+            return
+    check_readable(split, source.skipped)

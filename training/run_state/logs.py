@@ -10,16 +10,20 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.files import sync
+from sat_tf.files import sync, write_json
 from sat_tf.models.base import spans_workers
 from sat_tf.objectives.logs import ATTENTION_MEANS
 from sat_tf.progress import progress_bar
+from training.data.examples import Split
+from training.data.image_loader import InputSource
 from training.distributed import on_chief
+from training.tables import counted
 
 _ON_THE_BAR = ("loss", "nll", "beta")  # of captioners; digit systems have others
 _MOST_ON_THE_BAR = 3
@@ -176,6 +180,35 @@ def remove_from(log_dir: Path, epoch: int, step: int = 0) -> None:
 def _is_late(record: bytes, first: int) -> bool:
     event = tf.compat.v1.Event.FromString(record)
     return event.HasField("summary") and event.step >= first
+
+
+class NoteUnreadable(keras.callbacks.Callback):
+    """Names images that turned out to be unreadable, once per epoch that finds some.
+
+    Args:
+        sources: Split -> its inputs.
+        path: Returns the file of a split's name, which then has all images left out, with reasons.
+        say: Receives the messages.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[Split, InputSource],
+        path: Callable[[str], Path],
+        say: Callable[[str], Any],
+    ) -> None:
+        super().__init__()
+        self._sources, self._path, self._say = sources, path, say
+        self._told = {split.name: len(source.known) for split, source in sources.items()}
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        for split, source in self._sources.items():
+            count, path = len(source.found), self._path(split.name)
+            if count > self._told[split.name]:
+                self._told[split.name] = count
+                write_json(path, split.unusable(source.found))
+                images = counted(count, "image")
+                self._say(f"Warning: skipped {images} of the {split.name} split, see {path}.")
 
 
 class EpochProgress(keras.callbacks.Callback):

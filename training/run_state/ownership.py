@@ -236,7 +236,7 @@ def begin_run(
     """
     vocabulary, contents = data.vocabulary, inputs.contents
     check_data(folder, vocabulary, contents)
-    unreadable = inputs.train.skipped
+    unreadable = inputs.train.known
     amount = Amount.of(len(data.train) - len(unreadable), data.words)
     records = data_records(folder, vocabulary, contents, amount)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.training.data.small_captions import SIZE, drawn, epochs, same, slopes, table_of
+from tests.training.data.small_captions import SIZE, drawn, epochs, files, same, slopes, table_of
 from training.data import image_loader
 from training.data.batches import (
     Shard,
@@ -109,11 +109,33 @@ def test_rows_of_skipped_images_are_left_out():
     table, _ = table_of(drawn(3))
     source = ImageSource(drawn(3), SIZE, "crop")
     assert list(readable_rows(table, source)) == list(range(9))
-    source.skipped = {0: "why", 2: "why"}
+    source.found = {0: "why", 2: "why"}
     assert list(table.image_index[readable_rows(table, source)]) == [1, 1, 1]
-    source.skipped |= {1: "why"}
+    source.found |= {1: "why"}
     with pytest.raises(DataError, match="No image that has a caption can be read"):
-        training_batches(source, table, 4, 0, 0)
+        readable_rows(table, source)
+
+
+@pytest.mark.parametrize("by_image", [False, True])
+@pytest.mark.parametrize("size", [4, 1])
+def test_another_caption_takes_the_place_of_those_of_an_unreadable_image(tmp_path, size, by_image):
+    examples = files(tmp_path, corrupt=(1,))
+    table, vocabulary = table_of(examples)
+
+    def read() -> list[dict]:
+        source = ImageSource(examples, SIZE, "crop", mirrored=True)
+        (epoch,) = epochs(source, table, 0, 1, size=size, by_image=by_image)
+        assert source.found.keys() == {1}
+        return epoch
+
+    first, again = read(), read()
+    whole = [t for n in range(2) for b in (first, again)[n] for t in b["tokens"]]
+    assert len(whole) == 2 * len(table)  # as many batches of the same sizes as with all images
+    assert not any(vocabulary.id("w1") in tokens for tokens in whole)
+    for one, other in zip(first, again, strict=True):
+        assert one["images"].any(axis=(1, 2, 3)).all()
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name])
 
 
 @pytest.mark.parametrize("by_image", [False, True])
