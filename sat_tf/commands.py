@@ -13,6 +13,7 @@ import shlex
 import signal
 import sys
 import tempfile
+import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -112,7 +113,10 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
             return tyro.cli(arguments, args=given, prog=program(module), **options)
     except SystemExit as end:
         if end.code:
-            known = {field.name for field in dataclasses.fields(arguments)}
+            known = {
+                field.name
+                for field in dataclasses.fields(typing.get_origin(arguments) or arguments)
+            }
             print(*_hints(given, known), sep="\n", end="", file=sys.stderr)
         else:
             _reader_left()

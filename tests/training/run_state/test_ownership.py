@@ -247,7 +247,6 @@ def test_a_run_keeps_the_split_of_its_folder(tmp_path):
 
     assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
     assert held_out(new, other) is held_out(started, other, tmp_path) is None
-    check_run_dir(run_dir, *folder, "--data.held-out", "0.1,0.2")
 
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):
