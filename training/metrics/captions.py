@@ -53,6 +53,7 @@ _NO_METEOR = "METEOR is left out: it needs Java."
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
 _ERRORS = 2.0  # standard errors by which captions have to fit their own images better
+_HARDLY = 0.2  # of the words that fit no other image: what people write has 0.5 (Flickr8k)
 MOST_DOCUMENTS = 30_000
 """Images whose captions give document frequencies: more would take a gigabyte for the same."""
 
@@ -334,7 +335,8 @@ def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str
     """Returns a sentence on whether captions fit their own images; none for under ten images.
 
     Compares the share of a caption's words that the references of its image have with the share
-    that those of the next image have.
+    that those of the next image have: first, whether it is larger at all, then, by how much of what
+    it could be.
 
     Args:
         captions: Image id -> caption.
@@ -360,6 +362,8 @@ def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str
     )
     if gain.mean() <= _ERRORS * gain.std() / len(gain) ** 0.5:
         return (f"The captions fit other images as well: {shares}. Train longer or add data.",)
+    if gain.mean() < _HARDLY * (1.0 - other.mean()):
+        return (f"The captions hardly depend on the image: {shares}. Train longer or add data.",)
     return (f"The captions fit their own images: {shares}.",)
 
 

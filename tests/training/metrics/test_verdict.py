@@ -32,3 +32,16 @@ def test_captions_of_other_images_are_told():
     (said,) = verdict(captions, tokenise(captions, REFERENCES))
     assert said.startswith("The captions fit other images as well: 50 % of the words")
     assert said.endswith("Train longer or add data.")
+
+
+def test_a_small_gain_is_told_as_one_however_certain_it_is():
+    """Words that fit every image are not counted for it."""
+    names = [f"thing{n}" for n in range(400)]
+    references = {name: [f"a {name} stands here"] for name in names}
+    for right, said in (
+        (100, "hardly depend on the image: 56 % of"),
+        (300, "fit their own images"),
+    ):
+        captions = {n: f"a {n if k < right else 'dog'} stands {k}" for k, n in enumerate(names)}
+        (note,) = verdict(captions, tokenise(captions, references))
+        assert note.startswith(f"The captions {said}"), note
