@@ -17,6 +17,7 @@ FAST = ("--samples", "20")
 def _intervals_of_few_images(monkeypatch):
     """Gives the twelve images of these runs intervals."""
     monkeypatch.setattr(bootstrap, "FEW", 2)
+    monkeypatch.setattr(bootstrap, "VARIED", 0)
 
 
 def compared(capsys, *runs: Path) -> str:
