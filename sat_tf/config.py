@@ -49,7 +49,7 @@ class EncoderConfig:
     layer: str | None = None
     """Layer to tap; None takes the backbone's default (vgg19: block5_conv4); `X+Y` for two."""
     weights: str | None = None
-    """Weights: `imagenet`, the path of a file, or None for random ones; `F+G` for two."""
+    """Pretrained weights: `imagenet` or the path of a file; None for random ones; `F+G` for two."""
     trainable: bool = False
     """Train the encoder with the decoder; a frozen one is computed once and stored."""
     trainable_from: str | None = None

@@ -31,7 +31,7 @@ _OWN = ("weights", "trainable", "trainable_from")
 
 _GROUPS = {
     "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
-    "Your own photographs, in --data-dir; check them first: training.inspect": ("folder",),
+    "Your own photographs, in --data-dir; folder_from_flickr8k fine-tunes": ("folder",),
     "A data set, in --data-dir": ("flickr8k", "flickr30k", "coco"),
 }
 _OTHERS = "Digits: recurrent attention, Spatial Transformers and their baselines"

@@ -312,7 +312,7 @@ class RunConfig:
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None
-    """Finished run or published captioner whose weights this one starts from; None for new ones."""
+    """Pretrained weights to fine-tune: a finished run or published captioner; None for new ones."""
     keep_words: bool = False
     """Keep words of init_from that the captions lack, if it has their language: it may use them."""
     data: DataConfig = field(default_factory=DataConfig)

@@ -98,7 +98,7 @@ _FOLDER = dataclasses.replace(
 NEW_WORDS = ("--optimizer.learning-rate", "8e-4", "--fit.epochs", "20")
 """Flags that fine-tune a captioner best if it knows few of the words: those of another language."""
 
-# Starts from the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
+# Fine-tunes the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
 _FOLDER_FROM_FLICKR8K = dataclasses.replace(
     _FOLDER,
     recipe="folder_from_flickr8k",
