@@ -102,17 +102,16 @@ def load(
             files.append(read(path))
         except DataError as error:
             others = [other for other, _ in paths if other != path]
-            if advice := _advice_instead(path, others, data_dir, images, captions):
-                raise DataError(f"{error} {advice}.") from error
-            raise
+            advice = _advice_instead(path, others, data_dir, images, captions)
+            raise DataError(f"{error}{advice}") from error
         notes += files[-1].notes
     for file, (_, of_file) in zip(_told_apart(files, data_dir, notes), paths, strict=True):
         notes += _gather(file, None if divided else of_file, images, entries)
     listed, used = _listed(files), {path for file in files for path in file.used}
+    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
+    named = {*entries, *nearly.values()}
     if not divided:
         used.update(_take_lists(data_dir, files, entries, notes, reasons))
-    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
-    if held_out is None:
         _take_folders({*images.all_names}, nearly, entries, notes)
     places = None
     if any(entry.split for entry in entries.values()):
@@ -124,24 +123,20 @@ def load(
         found = f"{listed} names no image of the {split} split: of its {len(entries)} images it has"
         advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
         raise DataError(" ".join([f"{found} {_sizes(entries)}. {advice}", *notes]))
-    place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
         if len(examples) == limit:
             break
         blank += entry.blank
         image = entry.stored or images.find(nearly.get(name, name))
-        if image is None:
-            near = images.near_match(name)
-            skipped.append((name, f"{NO_FILE} in {place}{f'; {near}' if near else ''}"))
-        elif not entry.captions:
-            skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
-        else:
+        if image is not None and entry.captions:
             examples.append(Example(name, image, tuple(entry.captions)))
+        else:
+            why = f"{NO_CAPTIONS} in {entry.file}" if image else _missing(name, images, image_dir)
+            skipped.append((name, why))
     for name, near in islice(nearly.items(), 1):
         found = f"{len(nearly)} images were found by the only file of nearly their name"
         notes.append(f"{found}, such as {name} by {near}.")
-    named = {*entries, *nearly.values()}
     uncaptioned = tuple(name for name in images.all_names if name not in named)
     notes += [*unread_images(uncaptioned), *unread_files(data_dir, used, reasons)]
     details = {
@@ -158,15 +153,21 @@ def load(
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
 
 
+def _missing(name: str, images: ImageFolder, image_dir: str | None) -> str:
+    """Returns why an image is skipped that has no file, with what may be meant."""
+    near = images.near_match(name)
+    return f"{NO_FILE} in {image_dir or 'the data folder'}{f'; {near}' if near else ''}"
+
+
 def _advice_instead(
     path: Path, others: Sequence[Path], data_dir: Path, images: ImageFolder, named: str | None
 ) -> str:
     """Returns how to do without a caption file that cannot be read; empty if there is no way."""
     if others:
         without = ",".join(inside_of(data_dir, other) for other in others)
-        return f"`--data.captions {without}` reads without it"
+        return f" `--data.captions {without}` reads without it."
     if named is None and path != images.root and next(pairs(images.root), None):
-        return "`--data.captions .` reads the files named like the images instead"
+        return " `--data.captions .` reads the files named like the images instead."
     return ""
 
 

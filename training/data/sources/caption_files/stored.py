@@ -20,6 +20,7 @@ from typing import Any
 from sat_tf.errors import installation
 from training.data.examples import DataError, StoredImage
 from training.data.sources.caption_files.columns import (
+    Chosen,
     choose,
     is_caption,
     is_image_heading,
@@ -422,19 +423,8 @@ def read_parquet(source: Source) -> Iterator[Record]:
         ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
     others = (*chosen.captions, *chosen.marks, chosen.split, chosen.group)
     wanted = {names[i] for i in others if i is not None}
-    images: dict[int, ParquetImages] = {}
-    structs: set[str] = set()
-    for at, _ in chosen.pairs:
-        shown = [row[at] for row in rows if row[at] is not None]
-        if not any(isinstance(one(image), (bytes, dict)) for image in shown):
-            wanted.add(names[at])
-            continue
-        if any(isinstance(image, list) and len(image) > 1 for image in shown):
-            why = f"several images under {names[at]!r}; keep one, with its caption"
-            source.fail("its rows", why)
-        images[at] = ParquetImages(source.path, names[at], tuple(ends))
-        if isinstance(shown[0], dict):
-            structs.add(names[at])
+    images, structs = _image_columns(source, chosen, names, rows, tuple(ends))
+    wanted |= {names[at] for at, _ in chosen.pairs if at not in images}
     stamp, index = _stamp(source.path), 0
     records: list[Record] = []
     by_place: list[Record] = []  # the same, named by their rows
@@ -466,6 +456,29 @@ def read_parquet(source: Source) -> Iterator[Record]:
         source.note(f"several images are called {name}, so rows name the images")
         records = by_place
     yield from records
+
+
+def _image_columns(
+    source: Source,
+    chosen: Chosen,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    starts: tuple[int, ...],
+) -> tuple[dict[int, ParquetImages], set[str]]:
+    """The columns that hold images themselves, and the names of those with a path beside."""
+    images: dict[int, ParquetImages] = {}
+    structs: set[str] = set()
+    for at, _ in chosen.pairs:
+        shown = [row[at] for row in rows if row[at] is not None]
+        if not any(isinstance(one(image), (bytes, dict)) for image in shown):
+            continue
+        if any(isinstance(image, list) and len(image) > 1 for image in shown):
+            why = f"several images under {names[at]!r}; keep one, with its caption"
+            source.fail("its rows", why)
+        images[at] = ParquetImages(source.path, names[at], starts)
+        if isinstance(shown[0], dict):
+            structs.add(names[at])
+    return images, structs
 
 
 def name_of_several(records: Iterable[Record]) -> str | None:
