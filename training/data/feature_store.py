@@ -277,7 +277,7 @@ def _digests_of(files: list[Path], kept: Path) -> dict[Path, str | None]:
         found = json.loads(kept.read_text("utf-8"))
         known = found if isinstance(found, dict) else {}
     states = {path: _state(path) for path in files}
-    new = [path for path in files if states[path] and known.get(path.name, [])[:3] != states[path]]
+    new = [path for path in files if states[path] and known.get(path.name, [])[:-1] != states[path]]
     shown = sum(states[path][0] for path in new) > _SHOWN
     computed: dict[Path, str | None] = {}
     with (
@@ -292,21 +292,22 @@ def _digests_of(files: list[Path], kept: Path) -> dict[Path, str | None]:
         with contextlib.suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(kept, json.dumps(known))
-    before = {p: known[p.name][3] if states[p] else None for p in files if p not in computed}
+    before = {p: known[p.name][-1] if states[p] else None for p in files if p not in computed}
     return computed | before
 
 
 def _state(path: Path) -> list[int] | None:
-    """Returns size, modification time and change time in nanoseconds; None if there is no file.
+    """Returns size, modification and change time in nanoseconds, and inode; None without a file.
 
     `cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for
-    the broken file; nothing sets the change time.
+    the broken file; nothing sets the change time. Two files may have all times in common, and one
+    can take the other's name, or a link that leads to it be set to the other.
     """
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def _digest_of(path: Path) -> str | None:

@@ -6,6 +6,7 @@ import json
 import os
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -208,3 +209,20 @@ def test_a_file_written_to_is_read_again_even_with_its_old_time_and_size(three, 
     assert image_digests(three, tmp_path) == digests_of(three)
     assert image_digests(three, tmp_path)[three[1]] != before
     assert read[3:] == [three[1]]
+
+
+def test_a_link_to_another_file_of_the_same_size_and_times_is_read_again(tmp_path, monkeypatch):
+    def stat_of_one_tick(path, stat=os.stat, **options):
+        found = stat(path, **options)
+        fields = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        return SimpleNamespace(**{**fields, "st_mtime_ns": 1, "st_ctime_ns": 1})
+
+    link = tmp_path / "link"
+    for content in (b"one", b"two"):
+        (tmp_path / content.decode()).write_bytes(content)
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / content.decode())
+        with monkeypatch.context() as patch:
+            patch.setattr(feature_store.os, "stat", stat_of_one_tick)
+            found = image_digests([link], tmp_path / "cache")
+        assert found == digests_of([link])
