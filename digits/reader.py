@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from sat_tf.compat import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument
 from sat_tf.images.pillow import FORMATS, check_scans, read_upright, to_rgb
-from sat_tf.weights import load_compact
+from sat_tf.weights import count_weights, load_compact, make_fitting
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""
@@ -145,8 +146,10 @@ def build(
 def load_reader(folder: Path) -> DigitReader:
     """Loads a published model; see `digits.load`."""
     files, config = published.checked_files(folder), read_reader_config(folder)
-    model = build(config.model, config.image_size, config.answers)
-    load_compact(model, [files[digits.WEIGHTS]])
+    paths = [files[digits.WEIGHTS]]
+    make = functools.partial(build, config.model, config.image_size, config.answers)
+    model = make_fitting(make, count_weights(paths), folder)
+    load_compact(model, paths)
     return DigitReader(model, config, folder)
 
 

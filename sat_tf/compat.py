@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import keras
+from keras.src.backend.common import global_state
 
 
 class BuildsBeforeFit:
@@ -53,6 +54,16 @@ def adam_moments(
     """Returns Adam's first and second moment of a variable, for a fused kernel."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Leaves the variables of models that are made inside without values, and without memory."""
+    with keras.StatelessScope():
+        try:
+            yield
+        finally:  # the scope would give them their values now
+            global_state.set_global_attribute("uninitialized_variables", [])
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from sat_tf.fields import (
     PositiveInt,
     Probability,
     Range,
+    Size,
     check_fields,
 )
 from sat_tf.vocabulary import PAD, START, UNK
@@ -30,6 +31,7 @@ Baseline = Literal["none", "moving_average", "leave_one_out", "learned"]
 ImageSize = Annotated[int, Range(1, 2048)]
 """Side of the encoder's square, pixels; of a larger one a network's first maps take gigabytes."""
 
+_MOST_BACKBONES = 4
 JOIN = "+"
 """Joins the names, layers and weights of backbones side by side."""
 
@@ -61,6 +63,9 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "encoder")
+        if self.name.count(JOIN) >= _MOST_BACKBONES:
+            expected = f"at most {_MOST_BACKBONES} backbones"
+            raise invalid_value("--encoder.name", expected, self.name[:80], kind="key")
         if self.trainable_from is not None and not self.trainable:
             expected = "None for a frozen encoder (`--encoder.trainable True` trains it)"
             got = repr(self.trainable_from)
@@ -71,15 +76,15 @@ class EncoderConfig:
 class DecoderConfig:
     """The attention LSTM, its initial state and the deep output."""
 
-    embedding_dim: PositiveInt = 512
+    embedding_dim: Size = 512
     """Width m of the word embeddings."""
-    attention_dim: PositiveInt = 512
+    attention_dim: Size = 512
     """Width of the hidden layer of the attention MLP (eq. 4)."""
-    hidden_dim: PositiveInt = 512
+    hidden_dim: Size = 512
     """Width N of the LSTM."""
-    initial_layers: NonNegativeInt = 1
+    initial_layers: Annotated[int, Range(0, 16)] = 1
     """Layers of the MLPs that give c_0 and h_0; 0 starts from zeros."""
-    bottleneck_dim: PositiveInt | None = None
+    bottleneck_dim: Size | None = None
     """Width of a ReLU layer between annotations and decoder; None for none, as in the paper."""
     gate: bool = True
     """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
@@ -216,15 +221,15 @@ def _refuse(key: str, expected: str, got: object) -> None:
 class SearchConfig:
     """Settings of beam search at inference."""
 
-    beam: PositiveInt = 5
+    beam: Annotated[int, Range(1, 1000)] = 5
     """Hypotheses kept; 1 is greedy."""
-    length_power: NonNegative = 0.0
+    length_power: Annotated[float, Range(0, 100)] = 0.0
     """Length normalisation p: scores are log p(caption) / length^p; 0 ranks by log p(caption), as
     the released code does."""
-    consensus: NonNegative = 0.0
+    consensus: Annotated[float, Range(0, 1e6)] = 0.0
     """Above 0, hypotheses are ranked by what they have in common, with weights exp(consensus *
     score); best with a beam of 10 or more. 0 ranks by score."""
-    max_length: PositiveInt = 30
+    max_length: Annotated[int, Range(1, 1000)] = 30
     """The most words of a caption."""
     min_length: NonNegativeInt = 1
     """The fewest words of a caption."""

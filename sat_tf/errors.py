@@ -6,6 +6,8 @@ import importlib.metadata
 import shlex
 from pathlib import Path
 
+_LONGEST = 1000  # characters of a value in a message
+
 
 def invalid_value(
     name: str, expected: str, got: object, kind: str = "argument", flag: str | None = None
@@ -20,6 +22,7 @@ def invalid_value(
         flag: The flag of the command line that sets it, if any.
     """
     shown = got if isinstance(got, str) else repr(got)
+    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
     by_flag = f" (`{flag}`)" if flag else ""
     return ValueError(
         f"Received an invalid value for {kind} `{name}`{by_flag}: expected {expected}, got {shown}."

@@ -57,6 +57,8 @@ class Range:
 
 
 PositiveInt = Annotated[int, Range(1)]
+Size = Annotated[int, Range(1, 2**14)]
+"""A width, side or number of parts of a model; a larger one is a slip that takes all memory."""
 NonNegativeInt = Annotated[int, Range(0)]
 Positive = Annotated[float, Range(0, without_low=True)]
 NonNegative = Annotated[float, Range(0)]

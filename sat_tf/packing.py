@@ -28,7 +28,8 @@ _SCALE = ":scale"  # suffix of the scales' name; names of weights have no colon
 _LOW = ":low2"  # suffix of the name of the lower 2 of 10 bits
 _SHIFTS = np.array([6, 4, 2, 0], np.uint8)
 _TYPES = [np.dtype(kind) for kind in (np.int8, np.uint8, np.float16, np.float32)]
-_MOST_BYTES = 2**31  # a small archive can unpack to any size
+# Weights hardly compress, and a small archive can unpack to any size.
+_RATIO, _LEAST_ROOM = 16, 2**24
 
 # Of a graph: what is no weight, and the bytes of all; which axis of a weight is the output's.
 _REST, _SIZE = "rest", "size"
@@ -109,19 +110,40 @@ def _restored(entries: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _read(content: bytes) -> dict[str, np.ndarray]:
     """Returns the entries of an archive, in which each array is as large as its header says."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        entries = archive.infolist()
-        if sum(entry.file_size for entry in entries) > _MOST_BYTES:
-            raise ValueError(f"it unpacks to more than {_MOST_BYTES:,} bytes")
-        for entry in entries:
-            with archive.open(entry) as file:
-                _check_header(file, entry.file_size)
+    _sizes(content)
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
-def _check_header(file: IO[bytes], size: int) -> None:
-    """Checks the header of an array, before NumPy makes room for what it says."""
+def count(content: bytes) -> int:
+    """Returns how many numbers the arrays of `pack` have, by their headers.
+
+    Raises:
+        ValueError: The content is no such archive.
+    """
+    try:
+        sizes = _sizes(content)
+    except Exception as error:  # the readers raise almost anything on crafted files
+        raise ValueError(f"The weights are damaged: {error}.") from error
+    return sum(size for name, size in sizes.items() if not name.endswith((_SCALE, _LOW)))
+
+
+def _sizes(content: bytes) -> dict[str, int]:
+    """Returns how many numbers each entry has, by the headers, which are checked."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = archive.infolist()
+        most = _LEAST_ROOM + _RATIO * len(content)
+        if sum(entry.file_size for entry in entries) > most:
+            raise ValueError(f"it unpacks to more than {most:,} bytes")
+        sizes = {}
+        for entry in entries:
+            with archive.open(entry) as file:
+                sizes[entry.filename.removesuffix(".npy")] = _check_header(file, entry.file_size)
+    return sizes
+
+
+def _check_header(file: IO[bytes], size: int) -> int:
+    """Checks the header of an array, before NumPy makes room for what it says; returns its size."""
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("an array has another format")
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -129,6 +151,7 @@ def _check_header(file: IO[bytes], size: int) -> None:
         raise ValueError(f"an array is of type {dtype}")
     if min(shape, default=0) < 0 or file.tell() + math.prod(shape) * dtype.itemsize != size:
         raise ValueError(f"an array of shape {list(shape)} has another size")
+    return math.prod(shape)
 
 
 def _columns(array: np.ndarray) -> np.ndarray:
@@ -197,11 +220,13 @@ def unpack_graph(packed: bytes) -> bytearray:
     """
     try:
         entries = _read(packed)
-        graph = np.empty(int.from_bytes(entries.pop(_SIZE).tobytes(), "little"), np.uint8)
+        size = int.from_bytes(entries.pop(_SIZE).tobytes(), "little")
         rest, taken, end = entries.pop(_REST), 0, 0
-        for name, values in sorted(
-            _restored(entries).items(), key=lambda entry: int(entry[0][:-1])
-        ):
+        restored = _restored(entries)
+        if size != rest.nbytes + sum(values.nbytes for values in restored.values()):
+            raise ValueError("it has another size")
+        graph = np.empty(size, np.uint8)
+        for name, values in sorted(restored.items(), key=lambda entry: int(entry[0][:-1])):
             start, layout = int(name[:-1]), name[-1]
             graph[end:start] = rest[taken : taken + start - end]
             taken, end = taken + start - end, start + values.nbytes

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from sat_tf.search.beam_search import Hypotheses
 
 
+_BYTES_PER_WEIGHT = 4  # of a run's file, which is not compressed
+
+
 def load(run_dir: str | Path) -> TrainedCaptioner:
     """Loads the best captioner of a run, or a published one.
 
@@ -195,7 +198,7 @@ class _Source:
         try:
             with native_log_kept():
                 from sat_tf.models.captioner import Captioner
-                from sat_tf.weights import load_compact, load_weights
+                from sat_tf.weights import count_weights, load_compact, load_weights, make_fitting
         except ModuleNotFoundError as error:
             if error.name not in ("tensorflow", "keras"):
                 raise
@@ -204,14 +207,22 @@ class _Source:
                 "that it makes once: `pip install tensorflow keras`. A wheel of `make wheel` and "
                 "an export for LiteRT have graphs already."
             ) from error
-        model = Captioner(
-            self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
+        make = functools.partial(
+            Captioner,
+            self.config,
+            len(self.vocabulary),
+            load_encoder_weights=False,
+            dtype="float32",
         )
-        if not self.is_run:
-            files = published.checked_files(self.path)
-            load_compact(model, [files[name] for name in published.WEIGHTS.values()])
-            return model, None
-        return model, load_weights(model, RunFolder(self.path).best_weights)
+        if self.is_run:
+            path = RunFolder(self.path).best_weights
+            model = make_fitting(make, path.stat().st_size // _BYTES_PER_WEIGHT, path)
+            return model, load_weights(model, path)
+        files = published.checked_files(self.path)
+        paths = [files[name] for name in published.WEIGHTS.values()]
+        model = make_fitting(make, count_weights(paths), self.path)
+        load_compact(model, paths)
+        return model, None
 
 
 def _without_weights(path: Path) -> RunError:
@@ -245,6 +256,9 @@ def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
     made, kind = export.settings, "none" if export.settings.grid is None else "soft"
     if RunFolder(path).config.is_file():
         config = read_config(path)
+        same = (config.encoder.image_size, config.encoder.resize, config.attention.kind == "none")
+        if same != (made.image_size, made.resize, kind == "none"):
+            raise RunError(f"The files in {path} do not fit each other: export the run again.")
     else:  # of an earlier version
         encoder = EncoderConfig(image_size=made.image_size, resize=made.resize)
         config = CaptionerConfig(encoder=encoder, attention=AttentionConfig(kind=kind))

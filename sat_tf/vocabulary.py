@@ -13,8 +13,8 @@ from typing import Any, get_args
 
 from sat_tf import tokens
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, checked
-from sat_tf.files import write_atomically
+from sat_tf.fields import PositiveInt, check_argument, checked
+from sat_tf.files import json_object, read_content, write_atomically
 from sat_tf.subwords import learn_subwords, split_subwords
 from sat_tf.tokens import RULES, Segmenter, Unit, joining, tokenize
 
@@ -47,6 +47,11 @@ class Vocabulary:
 
     def __post_init__(self):
         words = tuple(self.words)
+        check_argument("language", self.language, str)
+        check_argument("rules", self.rules, int)
+        check_argument("written", self.written, Mapping)
+        for name, written in self.written.items():
+            check_argument(f"written[{name!r}]", written, str)
         for name, options in (("unit", get_args(Unit)), ("segmenter", get_args(Segmenter))):
             if getattr(self, name) not in options:
                 expected = f"one of {', '.join(options)}"
@@ -230,8 +235,8 @@ class Vocabulary:
         Raises:
             ValueError: The text is not a vocabulary.
         """
-        value = json.loads(text)
-        words = value.get("words") if isinstance(value, dict) else None
+        value = json_object(text)
+        words = value.get("words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise invalid_value("text", "an object with a list `words`", repr(text[:80]))
         if value.get("rules") != RULES:
@@ -254,6 +259,6 @@ class Vocabulary:
             ValueError: The file is not a vocabulary; the message names it.
         """
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(read_content(Path(path)).decode("utf-8"))
         except ValueError as error:
             raise ValueError(f"{path} is not a vocabulary: {error}") from error

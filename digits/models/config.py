@@ -15,14 +15,14 @@ from sat_tf.fields import (
     NonNegative,
     NonNegativeInt,
     Positive,
-    PositiveInt,
     Probability,
     Range,
+    Size,
     check_fields,
     from_dict,
     to_dict,
 )
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 
 Target = Literal["digit", "pair", "sum"]
 """The question about an image: its digit, its two digits in any order, or their sum."""
@@ -46,23 +46,23 @@ class PortionsConfig:
     """one: is `digit` there, and where? all: the same for each of the ten labels at once."""
     digit: Annotated[int, Range(0, 9)] = 9
     """Label that the query asks for, with `--model.queries one`."""
-    filters: PositiveInt = 16
+    filters: Size = 16
     """Width of the first convolution; the second has twice as many."""
     dropout: Fraction = 0.0
     """Dropout on the features of a portion, before its annotation vector."""
-    annotation_dim: PositiveInt = 64
+    annotation_dim: Size = 64
     """Width D of a portion's annotation vector."""
-    query_dim: PositiveInt = 32
+    query_dim: Size = 32
     """Width N of a query's embedding."""
-    attention_dim: PositiveInt = 64
+    attention_dim: Size = 64
     """Width of the hidden layer of the attention MLP."""
-    hidden_dim: PositiveInt = 64
+    hidden_dim: Size = 64
     """Width of the hidden layer that turns query and context into an answer."""
     null_slot: bool = True
     """A learned annotation beside the portions', where attention rests if the label is absent."""
-    samples: PositiveInt = 5
+    samples: Size = 5
     """M, samples per query of hard attention, whose gradients are averaged."""
-    draws: PositiveInt = 1
+    draws: Size = 1
     """Portions that hard attention draws per sample, with replacement."""
     fill: Literal["mean", "zeros"] = "mean"
     """Context of hard attention: the mean of the annotations drawn, or all annotations side by
@@ -105,16 +105,16 @@ class STNConfig:
     """transformer rectifies the image first; mask dims what is beside the point; none: neither."""
     output_size: Annotated[int, Range(2)] = 28
     """Side of the rectified image, pixels."""
-    localisation_filters: PositiveInt = 20
+    localisation_filters: Size = 20
     """Width of the two convolutions of the localisation net."""
     localisation_dim: NonNegativeInt = 50
     """Width of the localisation net's hidden layer, 0 for none; a mask has none."""
     localisation_points: NonNegativeInt = 0
     """Heat maps whose centres of mass the localisation net reads beside its hidden layer, or
     instead of it; a mask has none."""
-    filters: PositiveInt = 32
+    filters: Size = 32
     """Width of the classifier's first convolution; the second has twice as many."""
-    hidden_dim: PositiveInt = 128
+    hidden_dim: Size = 128
     """Width of the classifier's hidden layer."""
     dropout: Fraction = 0.3
     """Dropout on the classifier's hidden layer."""
@@ -132,11 +132,11 @@ class STNConfig:
 class GlimpseConfig:
     """Settings that RAM and DRAM share."""
 
-    glimpses: PositiveInt = 6
+    glimpses: Size = 6
     """Glimpses per image."""
-    glimpse_size: PositiveInt = 8
+    glimpse_size: Size = 8
     """Values along a side of each patch."""
-    scales: PositiveInt = 1
+    scales: Size = 1
     """Patches per glimpse, each twice as wide as the one before."""
     locations: Literal["learned", "random", "oracle"] = "learned"
     """Locations of glimpses: from the policy (learned); or, for comparison, anywhere (random) or
@@ -145,9 +145,9 @@ class GlimpseConfig:
     """Location of the first glimpse; learned takes it from the policy like all the others."""
     std: Positive = 0.1
     """Standard deviation of the policy; 1 is half the image."""
-    location_hidden_dim: PositiveInt = 128
+    location_hidden_dim: Size = 128
     """Width of the hidden layer of the location network."""
-    samples: PositiveInt = 1
+    samples: Size = 1
     """M, sequences of glimpses per image in training."""
     baseline: Literal["learned", "leave_one_out", "none"] = "learned"
     """Value subtracted from the reward; leave_one_out is the mean of the image's other samples."""
@@ -177,11 +177,11 @@ class RAMConfig(GlimpseConfig):
 
     core: Literal["relu", "lstm"] = "relu"
     """Core: `h = relu(W_h h + W_g g)`, as in the paper for digits, or an LSTM."""
-    glimpse_hidden_dim: PositiveInt = 128
+    glimpse_hidden_dim: Size = 128
     """Width of the hidden layers of the glimpse network."""
-    glimpse_dim: PositiveInt = 256
+    glimpse_dim: Size = 256
     """Width of a glimpse's features."""
-    hidden_dim: PositiveInt = 256
+    hidden_dim: Size = 256
     """Width of the core."""
 
 
@@ -193,15 +193,15 @@ class DRAMConfig(GlimpseConfig):
     """Location of the first glimpse; learned takes it from the context."""
     context: bool = True
     """Start the upper LSTM from the coarse image instead of zero."""
-    context_block: PositiveInt = 4
+    context_block: Size = 4
     """Side of the squares of pixels that are averaged for the coarse image."""
-    context_filters: PositiveInt = 16
+    context_filters: Size = 16
     """Width of the convolutions of the context network."""
-    glimpse_filters: PositiveInt = 16
+    glimpse_filters: Size = 16
     """Width of the glimpse network's first convolution; the other two have twice as many."""
-    glimpse_dim: PositiveInt = 256
+    glimpse_dim: Size = 256
     """Width of a glimpse's features."""
-    hidden_dim: PositiveInt = 256
+    hidden_dim: Size = 256
     """Width of both LSTMs."""
 
 
@@ -219,7 +219,7 @@ class ReaderConfig:
     """Recipe it was trained by."""
     target: Target
     """The question about an image."""
-    image_size: PositiveInt
+    image_size: Size
     """Side of the square images, pixels."""
     ink_from: Positive
     """Length of the shortest digits of training, pixels."""
@@ -254,7 +254,7 @@ def read_reader_config(folder: Path) -> ReaderConfig:
     """
     path = RunFolder(folder).config
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = read_object(path)
         model = from_dict(MODELS[values[SYSTEM_KEY]], values.pop("model"))
         return from_dict(ReaderConfig, {**values, "model": model})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -77,7 +77,9 @@ class Settings:
         for name, hint in typing.get_type_hints(type(self), include_extras=True).items():
             if name != "grid":
                 check_argument(name, getattr(self, name), hint, "key")
-        object.__setattr__(self, "grid", self.grid and check_grid(self.grid))
+        for name, size in self.sizes.items():
+            check_argument(f"sizes[{name!r}]", size, int, "key")
+        object.__setattr__(self, "grid", None if self.grid is None else check_grid(self.grid))
         if self.encoder != ENCODER and not _SHARED.fullmatch(self.encoder):
             raise invalid_value("encoder", f"{ENCODER} or encoder-HASH.tflite", self.encoder, "key")
         known = {self.encoder, START, STEP, VOCABULARY}
@@ -127,7 +129,7 @@ def read_settings(folder: Path) -> Settings:
         raise ValueError(f"{folder / SETTINGS} is damaged: {error}. {_ADVICE}.") from error
     if version != FORMAT:
         raise ValueError(
-            f"{folder} is a LiteRT export of format {version}, and this version of serving.litert "
+            f"{folder} is a LiteRT export of format {str(version)[:20]}, and this version of sat_tf "
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
     # Folders of earlier versions lack these.

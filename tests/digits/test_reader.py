@@ -85,7 +85,7 @@ def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
         ({"system": "cnn"}, "cnn"),
         ({"surplus": 1}, "surplus"),
         ({"model": 1}, "config"),
-        ({"image_size": 0}, "expected a number of at least 1, got 0"),
+        ({"image_size": 0}, "expected a number in .*, got 0"),
         ({"target": "foo"}, "`target`: expected one of digit, pair, sum, got 'foo'"),
     ],
 )
