@@ -9,6 +9,7 @@ import errno
 import gc
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -42,6 +43,8 @@ COMMANDS = {
 }
 """Name of each command of `sat-tf` -> its module and a sentence."""
 
+# With those that turn the direction of writing around.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _UNREAD = 128 + signal.SIGPIPE
@@ -159,6 +162,14 @@ def _hints(argv: Sequence[str], known: Collection[str]) -> Iterator[str]:
             yield f"Hint: a run goes behind its flag: `--run-dir {shlex.quote(word)}`.\n"
 
 
+def printable(text: object) -> str:
+    """Returns a text with control characters as escapes: what a terminal would act on.
+
+    They may come from anywhere: a caption, a server, a file's name. Line breaks and tabs stay.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
 def exit_status(
     command: Callable[[], int | None],
     expected: type[Exception] | tuple[type[Exception], ...] = (ValueError, OSError),
@@ -188,6 +199,7 @@ def exit_status(
         if isinstance(error, BrokenPipeError) and _reader_left("\n"):
             return _UNREAD
         print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {printable(error)}", file=sys.stderr)
         return _BAD_INPUT
 
 
@@ -235,11 +247,13 @@ def _reader_left(more: str = "") -> bool:
 def json_line(value: Any) -> str:
     """Formats a value as JSON that stays JSON on standard output, whatever its encoding.
 
-    The escapes of `exit_status` are Python's, not JSON's. Numbers that are not finite are null.
+    The escapes of `exit_status` are Python's, not JSON's, which leaves some control characters as
+    they are. Numbers that are not finite are null.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     ascii_only = encoding.lower() not in ("utf-8", "utf8")
-    return json.dumps(finite(value), ensure_ascii=ascii_only, allow_nan=False)
+    line = json.dumps(finite(value), ensure_ascii=ascii_only, allow_nan=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 @contextlib.contextmanager

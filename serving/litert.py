@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, printable, program
 from sat_tf.lite.captioner import LiteRTCaptioner, load
 
 __all__ = ["LiteRTCaptioner", "load", "main"]
@@ -47,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
             caption = captioner.caption(content)
         except ValueError as error:
             failed += 1
-            print(f"{path}: {error}", file=sys.stderr)
+            print(printable(f"{path}: {error}"), file=sys.stderr)
             continue
         if figure is not None:
             pixels = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
             save_attention_figure(figure, pixels, caption, font=arguments.figure_font)
-        print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
+        print(printable(f"{path}: {caption.text}  ({caption.score:.2f})"), flush=True)
     return 1 if failed else 0
 
 

@@ -14,7 +14,15 @@ import numpy as np
 import tyro
 
 from sat_tf import published, runs
-from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, parse_flags
+from sat_tf.commands import (
+    check_file,
+    check_folder,
+    exit_status,
+    json_line,
+    loading,
+    parse_flags,
+    printable,
+)
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
@@ -83,7 +91,7 @@ def run(arguments: Arguments) -> int:
             content = read_content(path)
             pixels, whole = captioner.pixels(content), np.asarray(decode(content))
         except (OSError, ValueError) as error:
-            print(f"{path}: {error}", file=sys.stderr)
+            print(printable(f"{path}: {error}"), file=sys.stderr)
             failed += 1
             continue
         caption = captioner.caption(content, search)
@@ -107,7 +115,7 @@ def run(arguments: Arguments) -> int:
             print(json_line(row | caption_data(captioner, whole.shape[:2], caption)))
         else:
             drawn = f", {figure}" if figure else ""
-            print(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})")
+            print(printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"))
     if arguments.html is not None:
         common = common_facts(captioner, arguments.run_dir.name)
         write_atomically(arguments.html, report_page("Captions", entries, common=common))
@@ -120,7 +128,7 @@ def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
     if read_object(RunFolder(captioner.path).config).get("data", {}).get("name") == "scenes":
         words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
         note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
-        print(note, file=sys.stderr)
+        print(printable(note), file=sys.stderr)
 
 
 def _check(arguments: Arguments) -> list[Path]:

@@ -129,8 +129,9 @@ def read_settings(folder: Path) -> Settings:
         raise ValueError(f"{folder / SETTINGS} is damaged: {error}. {_ADVICE}.") from error
     if version != FORMAT:
         raise ValueError(
-            f"{folder} is a LiteRT export of format {str(version)[:20]}, and this version of sat_tf "
-            f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
+            f"{folder} is a LiteRT export of format {str(version)[:20]}, and this version of "
+            f"sat_tf reads format {FORMAT}. Export the run again, or install the version that "
+            "wrote it."
         )
     # Folders of earlier versions lack these.
     early = {"consensus": 0.0, "min_length": 1, "no_repeat_ngram": 0}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, json_line, parse_flags
+from sat_tf.commands import exit_status, json_line, parse_flags, printable
 from serving.process import parse_server
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def run(arguments: Arguments) -> int:
             with bar.external_write_mode():
                 if reason := _reason(answer):
                     failed += 1
-                    print(f"{path}: {reason}", file=sys.stderr)
+                    print(printable(f"{path}: {reason}"), file=sys.stderr)
                     if arguments.json:  # scripts find a line for each image
                         print(json_line({"image": str(path), "error": reason}), flush=True)
                     continue
@@ -157,7 +157,7 @@ def _reason(answer: ServedCaption | ServingError | str) -> str:
 def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:
     if not arguments.json:
         drawn = f", {figure}" if figure else ""
-        return f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"
+        return printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})")
     values = {
         "image": str(path),
         "caption": caption.text,

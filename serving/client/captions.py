@@ -25,6 +25,21 @@ EVERY_BEAM = "every_beam"
 """The signature with the words and the attention of every hypothesis."""
 
 _RANKED = ("captions", "scores", "lengths", "words")
+# The axes that an output begins with: images, hypotheses, words.
+_LAYOUTS = {
+    "captions": (object, "BK"),
+    "scores": (np.float32, "BK"),
+    "valid": (np.bool_, "B"),
+    "reasons": (object, "B"),
+    "lengths": (np.int32, "BK"),
+    "words": (object, "BKT"),
+    "language": (object, "B"),
+    "attention_kind": (object, "B"),
+    "resize": (object, "B"),
+    "word_log_probs": (np.float32, "BT", "BKT"),
+    "attention": (np.float32, "BT", "BKT"),
+    "beta": (np.float32, "BT", "BKT"),
+}
 _DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
 
 
@@ -207,7 +222,7 @@ class CaptionClient:
             ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
             details = {key: values[key][:, rank] for key in _DETAILS.values() if key in values}
             captions.append(read_caption(values | ranked | details, 0, version))
-        kind, resize = (values[name][0].decode("utf-8") for name in ("attention_kind", "resize"))
+        kind, resize = (_text(values[name][0]) for name in ("attention_kind", "resize"))
         return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
 
     def _answer(self, batch: list[bytes], attention: bool) -> list[ServedCaption | ServingError]:
@@ -236,8 +251,16 @@ class CaptionClient:
 
     def _values(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
         """Returns the outputs by name, and the version that answered."""
-        response = self.predict(request)
-        values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
+        response, sent = self.predict(request), request.inputs["image_bytes"].tensor_shape.dim[0]
+        try:
+            values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
+            _check_answer(values, sent.size)
+        except ValueError as error:
+            raise ServingError(
+                f"{self.connection.address} does not answer as a captioner of this version does: "
+                f"{error}.",
+                grpc.StatusCode.INTERNAL,
+            ) from error
         return values, response.model_spec.version.value
 
     def _described(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
@@ -252,9 +275,40 @@ class CaptionClient:
         return values, version
 
 
+def _check_answer(values: Mapping[str, np.ndarray], rows: int) -> None:
+    """Checks that outputs have the types and shapes that `read_caption` and `beam` rely on.
+
+    Raises:
+        ValueError: One has another, or is missing.
+    """
+    for name in ("captions", "scores", "valid"):
+        if name not in values:
+            raise ValueError(f"it sends no {name}")
+    captions = values["captions"]
+    count = captions.shape[1] if captions.ndim == 2 else 0
+    words = values["words"].shape[2] if "words" in values and values["words"].ndim == 3 else 0
+    sizes = {"B": rows, "K": max(count, 1), "T": words}
+    for name, (kind, *layouts) in _LAYOUTS.items():
+        if name not in values or (name in _DETAILS.values() and "words" not in values):
+            continue
+        found = values[name]
+        shapes = [tuple(sizes[axis] for axis in layout) for layout in layouts]
+        if found.dtype != kind or not any(found.shape[: len(shape)] == shape for shape in shapes):
+            raise ValueError(f"{name} is {found.dtype} {list(found.shape)}")
+    lengths = values.get("lengths", np.zeros(1, np.int32))
+    if "words" not in values:
+        return
+    if lengths.min() < 0 or lengths.max() > words:
+        raise ValueError(f"captions of {lengths.min()} to {lengths.max()} words")
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
 def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> ServedCaption:
     """Reads one image's row of the outputs of an export, by their names."""
-    texts = [text.decode("utf-8") for text in values["captions"][row]]
+    texts = [_text(text) for text in values["captions"][row]]
     scores = [float(score) for score in values["scores"][row]]
     pairs = zip(texts[1:], scores[1:], strict=True)
     count = int(values["lengths"][row, 0]) if "lengths" in values else 0
@@ -268,9 +322,9 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Se
         score=scores[0],
         alternatives=tuple(pair for pair in pairs if pair[0]),
         version=version,
-        reason=values["reasons"][row].decode("utf-8") if "reasons" in values else "",
-        language=values["language"][row].decode("utf-8") if "language" in values else "",
-        **whole_words([word.decode("utf-8") for word in words], **details),
+        reason=_text(values["reasons"][row]) if "reasons" in values else "",
+        language=_text(values["language"][row]) if "language" in values else "",
+        **whole_words([_text(word) for word in words], **details),
     )
 
 

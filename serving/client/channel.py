@@ -13,7 +13,9 @@ from typing import Any
 
 import grpc
 
+from sat_tf.commands import printable
 from sat_tf.errors import invalid_value
+from serving.client.protocol import MOST_BYTES
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,6 +25,8 @@ _MOST_SECONDS = 1.0  # between two tries
 _CLOSED = "Channel closed!"  # by this side, in gRPC's words
 # Of a server that stops, or has not started: asking for a caption twice changes nothing.
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_RETRY_BUFFER = 128 * 2**20  # gRPC forgets a larger request, and cannot send it again
+_MAX_RETRIES = 4  # gRPC's own limit
 _TOO_LARGE = "larger than max"  # in gRPC's words
 
 
@@ -93,7 +97,7 @@ class Connection:
             OSError: A PEM file cannot be read.
         """
         options = [
-            ("grpc.max_receive_message_length", _MAX_RECEIVED),
+            ("grpc.max_receive_message_length", MOST_BYTES),
             ("grpc.max_send_message_length", -1),
             # A server that comes back is found within a second.
             ("grpc.initial_reconnect_backoff_ms", 100),
@@ -142,7 +146,7 @@ class Connection:
         )
 
     def _explain(self, error: grpc.RpcError, request: Any) -> ServingError:
-        details = error.details() or "no details"
+        details = printable(error.details() or "no details")
         code = grpc.StatusCode.UNAVAILABLE if error.code() in _AWAY else error.code()
         too_large = code == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details
         model = request.model_spec.name

@@ -14,6 +14,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
+MOST_BYTES = 512 * 2**20
+"""Of an answer."""
+
 DT_FLOAT, DT_STRING = 1, 7
 _VALUES = {  # dtype -> NumPy's, the field of the values
     DT_FLOAT: (np.float32, "float_val"),
@@ -116,13 +119,20 @@ def to_array(tensor) -> np.ndarray:
     """Reads a tensor of a response.
 
     Raises:
-        KeyError: Its dtype is none of an export's.
+        ValueError: Its dtype is none of an export's, or its values do not make up its shape.
     """
+    if tensor.dtype not in _VALUES:
+        raise ValueError(f"a tensor of type {tensor.dtype}")
     dtype, field = _VALUES[tensor.dtype]
     shape = [dim.size for dim in tensor.tensor_shape.dim]
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if min(shape, default=0) < 0 or size > MOST_BYTES:  # a single value can stand for any number
+        raise ValueError(f"a tensor of shape {shape[:8]}")
     if tensor.tensor_content:
         return np.frombuffer(tensor.tensor_content, dtype).reshape(shape)
     values = np.fromiter(getattr(tensor, field), dtype)
     # The last value stands for all that follow.
     missing = math.prod(shape) - len(values)
+    if missing < 0:
+        raise ValueError(f"{len(values)} values of shape {shape[:8]}")
     return np.pad(values, (0, missing), "edge" if len(values) else "constant").reshape(shape)

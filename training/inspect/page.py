@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
+from sat_tf.commands import printable
 from sat_tf.config import EncoderConfig
 from sat_tf.figures.drawing import lettering_of
 from sat_tf.files import write_atomically, write_json
@@ -40,14 +41,14 @@ th, td { padding: .2rem 1rem .2rem 0; text-align: left; border-bottom: 1px solid
 def show(report: dict[str, Any], out: Path) -> None:
     """Prints the report, with the first few of the skipped images by name."""
     if rows := table_of(report):
-        print(text_table(rows))
+        print(printable(text_table(rows)))
     for name, reasons in report["skipped"].items():
         for image, reason in list(reasons.items())[:_NAMED]:
-            print(f"Skipped in {name}: {image}: {reason}")
+            print(printable(f"Skipped in {name}: {image}: {reason}"))
         if len(reasons) > _NAMED:
             print(f"Skipped in {name}: {len(reasons) - _NAMED} more, all in {out / REPORT_FILE}")
     for sentence in sentences(report):
-        print(sentence)
+        print(printable(sentence))
 
 
 def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from serving.client import CaptionClient, Connection, ServingError
+from serving.client import CaptionClient, Connection, ServingError, protocol
 from serving.local_server.servable import Limits
 from tests.image_files import encode, exif_of
 from tests.serving import toys
@@ -109,3 +109,51 @@ def test_a_beam_is_asked_for_by_a_file_or_by_the_very_bytes_given(client_of, mon
     contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
     assert contents[0] == turned != contents[-1]  # which was turned upright, as a file's were
     assert contents[-1] in contents[1:-1]
+
+
+def answered(**outputs: tuple[int, list[int], list]) -> protocol.PredictResponse:
+    """An answer with these outputs: dtype, shape, values."""
+    fields = {1: "float_val", 3: "int_val", 7: "string_val", 10: "bool_val"}
+    response = protocol.PredictResponse()
+    for name, (dtype, shape, values) in outputs.items():
+        tensor = response.outputs[name]
+        tensor.dtype = dtype
+        for size in shape:
+            tensor.tensor_shape.dim.add(size=size)
+        if dtype in fields:
+            getattr(tensor, fields[dtype]).extend(values)
+    return response
+
+
+ANSWER = {
+    "captions": (7, [1, 1], [b"a cat"]),
+    "scores": (1, [1, 1], [-1.0]),
+    "valid": (10, [1], [True]),
+    "words": (7, [1, 1, 2], [b"a", b"cat"]),
+    "lengths": (3, [1, 1], [2]),
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"captions": None}, "sends no captions"),
+        ({"captions": (7, [1], [b"a cat"])}, r"captions is object \[1\]"),
+        ({"captions": (1, [1, 1], [1.0])}, "captions is float32"),
+        ({"captions": (2, [1, 1], [])}, "a tensor of type 2"),
+        ({"scores": (1, [2**40, 2**40], [0.0])}, "a tensor of shape"),
+        ({"scores": (1, [-1, 1], [0.0])}, "a tensor of shape"),
+        ({"scores": (1, [1, 1], [0.0] * 3)}, "3 values of shape"),
+        ({"valid": (10, [0], [])}, r"valid is bool \[0\]"),
+        ({"lengths": (3, [1, 1], [9])}, "captions of 9 to 9 words"),
+        ({"attention": (1, [1, 5, 2, 2], [0.0])}, r"attention is float32 \[1, 5, 2, 2\]"),
+    ],
+)
+def test_an_answer_that_no_captioner_gives_is_one_error(client_of, monkeypatch, other, says):
+    client = client_of()
+    monkeypatch.setattr(client, "predict", lambda _: answered(**ANSWER))
+    assert client.caption(jpeg(), attention=True).words == ("a", "cat")
+    outputs = {name: value for name, value in (ANSWER | other).items() if value}
+    monkeypatch.setattr(client, "predict", lambda _: answered(**outputs))
+    with pytest.raises(ServingError, match=f"does not answer as a captioner .*{says}"):
+        client.caption(jpeg(), attention=True)
