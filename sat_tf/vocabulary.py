@@ -48,7 +48,6 @@ class Vocabulary:
     def __post_init__(self):
         words = tuple(self.words)
         check_argument("language", self.language, str)
-        check_argument("rules", self.rules, int)
         check_argument("written", self.written, Mapping)
         for name, written in self.written.items():
             check_argument(f"written[{name!r}]", written, str)
