@@ -68,7 +68,7 @@ class ShowAttendTell(keras.Model):
             self.baseline.update(terms.mean_return)
         return {"loss": terms.loss, **{name: mean for name, (mean, _) in terms.means.items()}}
 
-    def write(self, image: np.ndarray, most: int = 12) -> tuple[list[int], np.ndarray]:
+    def write(self, image: np.ndarray, most: int = 20) -> tuple[list[int], np.ndarray]:
         """Writes a caption greedily; returns its words and alpha `[T, L]`, eq. 5, of each."""
         selection = "argmax" if self.attention.kind == "hard" else "expectation"
         words = [START]
@@ -96,10 +96,9 @@ def train(kind: str, count: int, epochs: int, seed: int = 0) -> tuple[ShowAttend
     tokens = keras.utils.pad_sequences(rows, padding="post")  # <pad> is 0: it costs nothing
     batches = tf.data.Dataset.from_tensor_slices({"images": images, "tokens": tokens})
     batches = batches.shuffle(count, seed=seed).batch(32, drop_remainder=True)
-    preset = {"preset": "rloo"} if kind == "hard" else {}  # samples are each other's baselines
-    model = ShowAttendTell(len(vocabulary), AttentionConfig(kind=kind, **preset))
+    model = ShowAttendTell(len(vocabulary), AttentionConfig(kind=kind))  # as in the paper
     model.compile(keras.optimizers.Adam(2e-3, global_clipnorm=5.0))
-    model.fit(batches, epochs=epochs, verbose=2)
+    model.fit(batches, epochs=epochs, shuffle=False, verbose=2)
     return model, vocabulary
 
 
