@@ -95,6 +95,10 @@ class RunFolder:
         "Averaged runs with their shares, JSON; only in a folder of averaged weights.",
     )
     data = _file("data.json", "Fingerprints and unreadable images of a captioner's splits, JSON.")
+    dataset = _file(
+        "dataset.jsonl",
+        "Data as it was read: a line per image with captions and split, or why it is left out.",
+    )
     data_dir = _file(
         "data_dir.txt",
         "Path of the data folder at training time, text; no part of what the run is.",

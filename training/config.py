@@ -489,6 +489,15 @@ def read_data_dir(folder: RunFolder) -> Path | None:
     return path if path.is_dir() else None
 
 
+def recorded_data(run_dir: Path | None, data_dir: Path | None) -> Path | None:
+    """Returns the record of a run's data, if it was read from this folder; else None."""
+    if run_dir is None or data_dir is None:
+        return None
+    folder = RunFolder(run_dir)
+    recorded = read_data_dir(folder)
+    return folder.dataset if recorded is not None and recorded.samefile(data_dir) else None
+
+
 def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
     """Returns where the data was when runs were trained; None if none of them has it recorded.
 

@@ -26,11 +26,12 @@ from training.data.captions import (
     learn_vocabulary,
     split_captions,
 )
+from training.data.dataset import Dataset
 from training.data.examples import Split, line_of
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
-from training.data.sources import load_split
+from training.data.sources import Source
 from training.distributed import distribute
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets
@@ -114,7 +115,10 @@ class Inputs:
 
 
 def load_data(
-    config: DataConfig, data_dir: Path | None = None, more_words: Mapping[str, str] = _NONE
+    config: DataConfig,
+    data_dir: Path | None = None,
+    more_words: Mapping[str, str] = _NONE,
+    dataset: Dataset | None = None,
 ) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
@@ -123,11 +127,13 @@ def load_data(
         data_dir: The user's copy of the data set; None for drawn data.
         more_words: Words that the vocabulary has in any case, after those of the captions, each
             with its form in captions that are written.
+        dataset: The data set, if it is open already.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
+    source = dataset or Source(config, data_dir)
+    train, dev = (source.split(name) for name in ("train", "dev"))
     words, dev_words = (split_captions(config, split) for split in (train, dev))
     vocabulary = learn_vocabulary(config, words).with_more(more_words)
     table, dev_table = (

@@ -11,12 +11,13 @@ import numpy as np
 
 from sat_tf.commands import command_line
 from sat_tf.fields import flat, to_dict
+from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.tokens import primary
-from training.config import RunConfig
+from training.config import RunConfig, recorded_data
 from training.data.captions import Rows
+from training.data.dataset import Dataset
 from training.data.examples import DataError
-from training.data.sources import load_split
 from training.recipes import NEW_WORDS, RECIPES
 
 LEARN_ON = "folder_from_flickr8k"
@@ -111,7 +112,8 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
         yield f"Next: {following}"
         return
     try:
-        load_split(config.data, "test", data_dir)
+        record = recorded_data(folder.path, data_dir)
+        Dataset.open(config.data, data_dir, default_cache_dir(), record, True).split("test")
     except DataError:
         yield "There is no test image: scores of dev, which training has seen, are the only ones."
     else:

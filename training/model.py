@@ -227,19 +227,21 @@ def compile_model(
     )
 
 
-def describe_model(model: Captioner) -> str:
-    """Describes encoder and decoder in two sentences."""
+def describe_model(model: Captioner, batch_size: int) -> str:
+    """Describes encoder and decoder in two sentences, then the objective, a constant per line."""
     encoder, (height, width) = model.encoder, model.encoder.grid
     count = lambda layer: sum(int(tf.size(v)) for v in layer.trainable_variables) / 1e6  # noqa: E731
     part = "frozen"
     if model.config.encoder.trainable:
         first = model.config.encoder.trainable_from
         part = f"trained{f' from {first}' if first else ''} ({count(encoder):.2f} M weights)"
-    return (
+    parts = (
         f"Encoder: {model.config.encoder.name}, {encoder.tap}, {height} x {width} x "
         f"{encoder.annotation_dim}, {part}. Decoder: {model.config.attention.kind} attention, "
         f"{count(model.decoder):.2f} M weights."
     )
+    constants = model.objective.describe(batch_size).items()
+    return "\n".join([parts, *(f"  {name}: {value}" for name, value in constants)])
 
 
 def resolve_precision(config: RunConfig) -> RunConfig:

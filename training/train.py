@@ -46,6 +46,7 @@ from training.config import (
     read_run_config,
     settled,
 )
+from training.data.dataset import Dataset
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
@@ -208,7 +209,9 @@ def train(
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     kept = ownership.kept_words(config, run_dir)
-    data = load_data(config.data, data_dir, kept)
+    cache_dir = cache_dir or default_cache_dir()
+    dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
+    data = load_data(config.data, data_dir, kept, dataset)
     config = config.split_at(data.train.held_out)
     check_equal("configuration or data", lambda: f"{config.without_files()} {data.fingerprint()}")
 
@@ -216,21 +219,18 @@ def train(
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
-    inputs = open_inputs(config, model.encoder, data, cache_dir or default_cache_dir())
+    inputs = open_inputs(config, model.encoder, data, cache_dir)
     check_equal("readable images", lambda: repr(inputs.contents))
-    ownership.begin_run(folder, config, data, inputs, data_dir)
+    ownership.begin_run(folder, config, data, inputs, dataset, data_dir)
     for line in describe_inputs(config, data, inputs, folder):
         say(line)
     steps, batches_from = batches_of(config, data.table, inputs)
 
-    say(describe_model(model))
     with model.distribute_strategy.scope():
         compile_model(model, config, steps, reward_objective(config, data.table, data.vocabulary))
-    for name, value in model.objective.describe(config.fit.batch_size).items():
-        say(f"  {name}: {value}")
+    say(describe_model(model, config.fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
-
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
     dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)

@@ -51,7 +51,7 @@ class BoundedConnection(H11Protocol):
 
     @property
     def state(self) -> int:
-        """Whether a request, its body or its answer is waited for."""
+        """True while a request, its body or its answer is waited for."""
         if self.cycle is None or self.cycle.response_complete or self.transport.is_closing():
             return _WAITING
         return _SENDING if self.cycle.more_body else _ANSWERED

@@ -8,50 +8,154 @@ know what was read use this file.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from sat_tf.files import sha256_of
+from sat_tf.files import sha256_of, sync
 from training.data.examples import DataError, Example, Split, StoredImage
+from training.data.image_files import identify
+from training.data.seen_images import content_key
+from training.data.sources import Source
+from training.tables import counted
+
+if TYPE_CHECKING:
+    from training.config import DataConfig
 
 FORMAT = 1
-_ANEW = "`python -m training.train` with another `--run-dir` reads the data anew."
+_ANEW = "A run with another `--run-dir` reads the data anew."
 
 
-@dataclass(frozen=True, eq=False)
 class Dataset:
-    """The splits of a data set.
+    """A data set that gives its splits, each read once, and the content of their images.
 
-    Attributes:
-        splits: Split by name; those that the data set has.
+    Args:
+        split: Loads a split by its name.
         files: The caption files and lists that were read.
+        data_dir: The user's copy of the data set; names of files are relative to it.
+        cache_dir: Keeps the digests of image files.
+        record: The record file that it was read from, if it was.
     """
 
-    splits: Mapping[str, Split]
-    files: tuple[Path, ...] = ()
+    def __init__(
+        self,
+        split: Callable[[str], Split],
+        files: Sequence[Path],
+        data_dir: Path | None,
+        cache_dir: Path,
+        record: Path | None = None,
+    ) -> None:
+        self._load, self._files, self._record = split, files, record
+        self._base = None if data_dir is None else Path(data_dir).absolute()
+        self._cache_dir = cache_dir
+        self._splits: dict[str, Split] = {}
+        self._keys: dict[Path, int] = {}
 
-    @property
-    def in_files(self) -> bool:
-        """True if every image is a file of its own: the records alone lead to all of them."""
-        examples = (one for split in self.splits.values() for one in split.examples)
-        return all(isinstance(example.image, Path) for example in examples)
+    @classmethod
+    def open(
+        cls,
+        data: DataConfig,
+        data_dir: Path | None,
+        cache_dir: Path,
+        record: Path | None = None,
+        may_change: bool = False,
+    ) -> Self:
+        """Opens a data set by the record of a run, or else in the layout that it has.
 
-    def lines(self, data_dir: Path | None) -> Iterator[str]:
-        """Yields the lines of the record file; names of files are relative to `data_dir`."""
-        base = None if data_dir is None else Path(data_dir).absolute()
-        read = {_relative(path, base): sha256_of(path) for path in self.files if path.is_file()}
+        Args:
+            data: The data set and how to read it.
+            data_dir: Where it is.
+            cache_dir: See `Dataset`.
+            record: The record file; it need not be there.
+            may_change: Data that changed since the record was written is read anew, with a note.
+
+        Raises:
+            DataError: The record is damaged, or of other caption files; or the data cannot be used.
+        """
+        if record is not None and record.is_file():
+            header, base = read_header(record), Path(data_dir or "")
+            try:
+                check_unchanged(record, base, header["read"])
+            except DataError as error:
+                if not may_change:
+                    raise
+                print(f"Note: {str(error).removesuffix(_ANEW)}The data is read anew.")
+                header["in_files"] = False
+            if header["in_files"]:
+                splits = read_splits(record, header, base)
+
+                def split(name: str) -> Split:
+                    # That there is no such split is told by the layout.
+                    return splits[name] if name in splits else Source(data, data_dir).split(name)
+
+                files = [base / name for name in header["read"]]
+                return cls(split, files, data_dir, cache_dir, None if may_change else record)
+        source = Source(data, data_dir)
+        return cls(source.split, source.files, data_dir, cache_dir)
+
+    def split(self, name: str) -> Split:
+        """Returns a split, with the SHA-256 of its image files.
+
+        Raises:
+            DataError: There is no such split, or an image is not what the record says.
+        """
+        if name not in self._splits:
+            split = self._load(name)
+            paths = [one.image for one in split.examples if isinstance(one.image, Path)]
+            found = identify(paths, self._cache_dir)
+            self._keys |= {path: one.key for path, one in found.items() if one is not None}
+            digests = {path: one and one.sha256 for path, one in found.items()}
+            if self._record is not None:
+                _check_images(self._record, split, digests)
+            elif paths:
+                examples = (
+                    dataclasses.replace(one, sha256=digests.get(one.image))
+                    for one in split.examples
+                )
+                split = dataclasses.replace(split, examples=tuple(examples))
+            self._splits[name] = split
+        return self._splits[name]
+
+    def content_key(self, image: Any) -> int | None:
+        """Returns what `seen_images.content_key` does, without reading a file again."""
+        known = self._keys.get(image) if isinstance(image, Path) else None
+        return content_key(image) if known is None else known
+
+    def write(self, path: Path) -> None:
+        """Writes the record file, unless this data set was read from it.
+
+        A data set of one's own is written with its test split, if it has one.
+        """
+        if self._record is not None:
+            return
+        if self._files:
+            with contextlib.suppress(DataError):
+                self.split("test")
+        draft = path.with_name(f".{path.name}.tmp")
+        with draft.open("w", encoding="utf-8", errors="surrogateescape") as file:
+            file.writelines(self._lines())
+        sync(draft)
+        os.replace(draft, path)
+
+    def _lines(self) -> Iterator[str]:
+        splits, base = self._splits, self._base
+        in_files = all(
+            isinstance(one.image, Path) for split in splits.values() for one in split.examples
+        )
+        files = [path for path in self._files if path.is_file()] if in_files else []
+        read = {_relative(path, base): sha256_of(path) for path in files}
         kept = ("blank_captions", "notes", "uncaptioned", "held_out")
-        splits = {
+        counts = {
             name: {"images": len(split), "left_out": len(split.skipped)}
             | {key: getattr(split, key) for key in kept}
-            for name, split in self.splits.items()
+            for name, split in splits.items()
         }
-        yield _line({"format": FORMAT, "in_files": self.in_files, "read": read, "splits": splits})
-        for name, split in self.splits.items():
+        yield _line({"format": FORMAT, "in_files": in_files, "read": read, "splits": counts})
+        for name, split in splits.items():
             numbers = {image_id: number for number, image_id in split.identifiers.items()}
             for one in split.examples:
                 yield _line(_record(one, name, numbers.get(one.image_id), base))
@@ -89,51 +193,48 @@ def _line(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-def read_dataset(path: Path, data_dir: Path | None) -> Dataset | None:
-    """Reads a record file.
-
-    Args:
-        path: The file.
-        data_dir: Where the data is now.
-
-    Returns:
-        The splits; None if images are not files of their own, which the data set has to be asked
-        for.
+def read_header(path: Path) -> dict[str, Any]:
+    """Reads the first line of a record file.
 
     Raises:
-        DataError: The file is damaged, or a caption file was changed since it was written.
+        DataError: It is damaged, or of another version.
     """
     with path.open(encoding="utf-8", errors="surrogateescape") as lines:
         header = _parsed(path, 1, next(lines, ""))
-        try:
-            if header["format"] != FORMAT:
-                raise ValueError(f"format {header['format']!r}, this version reads {FORMAT}")
-            if not header["in_files"]:
-                return None
-            base = Path(data_dir or "")
-            _check_unchanged(path, base, header["read"])
-            examples: dict[str, list[Example]] = {name: [] for name in header["splits"]}
-            skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
-            identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise _damaged(path, 1, error) from error
-        for number, line in enumerate(lines, start=2):
+    if header.get("format") != FORMAT:
+        raise _damaged(path, 1, f"its format is {header.get('format')!r}, here {FORMAT}")
+    kinds = {"in_files": bool, "read": dict, "splits": dict}
+    for key, kind in kinds.items():
+        if not isinstance(header.get(key), kind):
+            raise _damaged(path, 1, f"expected a {kind.__name__} `{key}`")
+    return header
+
+
+def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, Split]:
+    """Reads the splits of a record file whose images are in files below `base`.
+
+    Raises:
+        DataError: A line is damaged, or lines are missing; the message has the line.
+    """
+    examples: dict[str, list[Example]] = {name: [] for name in header["splits"]}
+    skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
+    identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
+    with path.open(encoding="utf-8", errors="surrogateescape") as lines:
+        for number, line in enumerate(lines, start=1):
+            if number == 1:
+                continue
             record = _parsed(path, number, line)
             try:
                 name, split = record["image"], record["split"]
                 if "left_out" in record:
                     skipped[split].append((name, record["left_out"]))
                     continue
-                captions = tuple(record["captions"])
-                if not all(isinstance(text, str) for text in (name, *captions)):
-                    raise ValueError("a name or a caption is no text")
-                file = base / record.get("file", name)
+                examples[split].append(_example(record, base))
                 if "id" in record:
                     identifiers[split][record["id"]] = name
-                details = {"sha256": record.get("sha256"), "group": record.get("group")}
-                examples[split].append(Example(name, file, captions, **details))
             except (KeyError, TypeError, ValueError) as error:
-                raise _damaged(path, number, error) from error
+                why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+                raise _damaged(path, number, why) from error
     splits = {}
     for name, facts in header["splits"].items():
         found = len(examples[name]), len(skipped[name])
@@ -142,62 +243,58 @@ def read_dataset(path: Path, data_dir: Path | None) -> Dataset | None:
                 f"{path} is not whole: expected {facts['images']} images of the {name} split and "
                 f"{facts['left_out']} that are left out, got {found[0]} and {found[1]}. {_ANEW}"
             )
-        splits[name] = Split(
-            name,
-            tuple(examples[name]),
-            tuple(skipped[name]),
-            facts["blank_captions"],
-            tuple(facts["uncaptioned"]),
-            tuple(facts["notes"]),
-            identifiers[name],
-            facts["held_out"],
-        )
-    return Dataset(splits, tuple(base / file for file in header["read"]))
+        listed = (tuple(examples[name]), tuple(skipped[name]), facts["blank_captions"])
+        told = (tuple(facts["uncaptioned"]), tuple(facts["notes"]))
+        splits[name] = Split(name, *listed, *told, identifiers[name], facts["held_out"])
+    return splits
+
+
+def _example(record: Mapping[str, Any], base: Path) -> Example:
+    name, captions = record["image"], tuple(record["captions"])
+    for text in (name, *captions):
+        if not isinstance(text, str):
+            raise ValueError(f"expected texts, got {text!r}")
+    details = {"sha256": record.get("sha256"), "group": record.get("group")}
+    return Example(name, base / record.get("file", name), captions, **details)
 
 
 def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
-        if not isinstance(value, dict):
-            raise ValueError(f"expected a JSON object, got {line[:40]!r}")
     except ValueError as error:
-        raise _damaged(path, number, error) from error
+        raise _damaged(path, number, str(error)) from error
+    if not isinstance(value, dict):
+        raise _damaged(path, number, f"expected a JSON object, got {line[:40]!r}")
     return value
 
 
-def _damaged(path: Path, number: int, error: Exception) -> DataError:
-    why = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-    return DataError(f"{path}, line {number} is damaged: {why}. {_ANEW}")
+def _damaged(path: Path, number: int, why: str) -> DataError:
+    return DataError(f"{path}, line {number} is damaged: {why.rstrip('.')}. {_ANEW}")
 
 
-def _check_unchanged(path: Path, base: Path, read: Mapping[str, str]) -> None:
+def check_unchanged(path: Path, base: Path, read: Mapping[str, str]) -> None:
+    """Checks that caption files are those that a record file was made of.
+
+    Raises:
+        DataError: One is gone or has changed.
+    """
     for name, expected in read.items():
         file = base / name
         if not file.is_file():
-            raise DataError(f"{file}, which {path.name} was made of, is gone. {_ANEW}")
+            raise DataError(f"{file}, which {path} was made of, is gone. {_ANEW}")
         if sha256_of(file) != expected:
             raise DataError(f"{file} has changed since {path} was made of it. {_ANEW}")
 
 
-def with_digests(split: Split, digests: Mapping[Path, str | None]) -> Split:
-    """Returns a split whose examples have the SHA-256 of their files."""
-    examples = (dataclasses.replace(e, sha256=digests.get(e.image)) for e in split.examples)
-    return dataclasses.replace(split, examples=tuple(examples))
-
-
-def check_images(path: Path, split: Split, digests: Mapping[Path, str | None]) -> None:
-    """Checks that image files are those that the record file was made of.
-
-    Raises:
-        DataError: Some have changed; the message names one.
-    """
+def _check_images(path: Path, split: Split, digests: Mapping[Path, str | None]) -> None:
+    """Checks the same of image files; one that cannot be read now is noticed where it is used."""
     changed = [
         one.image_id
         for one in split.examples
-        if one.sha256 is not None and digests.get(one.image) not in (None, one.sha256)
+        if one.sha256 is not None and digests[one.image] not in (None, one.sha256)
     ]
     if changed:
         raise DataError(
-            f"{len(changed)} images of the {split.name} split have changed since {path} was "
-            f"written, such as {PurePosixPath(changed[0])}. Restore them, or: {_ANEW}"
+            f"{counted(len(changed), 'image')} of the {split.name} split changed since {path} was "
+            f"written, such as {changed[0]}. Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}"
         )

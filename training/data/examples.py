@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class StoredImage:
         return self.source[self.index]["image"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Example:
     """One image with its captions.
 
@@ -91,12 +92,16 @@ class Example:
             `[height, width, 3]`.
         captions: The captions as written.
         phrases: Noun phrases with boxes, if the data set has them.
+        group: Name of what it must share a split with, if the data set says.
+        sha256: Of the content of its file (hexadecimal), if that was read.
     """
 
     image_id: str
     image: Path | StoredImage | bytes | np.ndarray
     captions: tuple[str, ...]
     phrases: tuple[Phrase, ...] = ()
+    group: str | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +171,10 @@ class Split:
         Files and records count by their id alone: reading all of them would take minutes, and the
         feature store notices changed files.
         """
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         _update(digest, self.name)
         for example in self.examples:

@@ -1,8 +1,7 @@
 """The feature store: annotations of a frozen encoder, computed once and read from disk.
 
 A store is a folder `CACHE/features/FINGERPRINT` of shards (see `feature_shards`). The fingerprint
-stands for all that its content depends on; digests of image files are kept in `CACHE/digests`, as
-reading them all takes a while.
+stands for all that its content depends on.
 """
 
 from __future__ import annotations
@@ -11,10 +10,7 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +19,18 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.errors import invalid_value
-from sat_tf.files import sha256_of, write_atomically, write_json
+from sat_tf.files import write_json
 from sat_tf.layers.encoder import Encoder
-from sat_tf.progress import progress_bar
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.feature_shards import Shards, write_missing
-from training.data.image_loader import READERS, ImageSource, InputSource, check_first_readable
+from training.data.image_files import identify
+from training.data.image_loader import ImageSource, InputSource, check_first_readable
 from training.tables import counted
 
 if TYPE_CHECKING:
     from training.data.batches import Views
 
 FORMAT = 3  # part of a store's fingerprint
-_SHOWN = 10**9  # bytes of image files to read from which on progress is shown: some seconds
 
 
 class FeatureStore:
@@ -99,8 +94,11 @@ class FeatureStore:
         if encoder.trainable:
             expected = "a frozen encoder (`--encoder.trainable False`)"
             raise invalid_value("encoder", expected, "one that is trained")
-        files = [each.image for each in examples if isinstance(each.image, Path)]
-        digests = image_digests(files, Path(cache_dir))
+        files = [each for each in examples if isinstance(each.image, Path)]
+        found = identify([each.image for each in files if each.sha256 is None], Path(cache_dir))
+        digests = {
+            each.image: each.sha256 or (one := found[each.image]) and one.sha256 for each in files
+        }
         identity = fingerprint(encoder, examples, resize, mirrored, shard_size, digests)
         (height, width), dim = encoder.grid, encoder.annotation_dim
         path = Path(cache_dir) / "features" / identity[:16]
@@ -214,7 +212,7 @@ def fingerprint(
     """Returns the SHA-256 (hexadecimal) of everything that the content of a store depends on.
 
     The encoder's weights and layer, the preprocessing, and the images: their ids, and the stamp of
-    records, the content of files (by `digests`, see `image_digests`) and of others. Times and
+    records, the content of files (by `digests`, SHA-256) and of others. Times and
     places of files do not count: a copy of a data set has the same store.
     """
     digest = hashlib.sha256()
@@ -245,76 +243,6 @@ def _update_array(digest: Any, array: np.ndarray) -> None:
     array = np.ascontiguousarray(array)
     digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
     digest.update(array.tobytes())
-
-
-def image_digests(paths: Iterable[Path], cache_dir: Path) -> dict[Path, str | None]:
-    """Computes the SHA-256 of image files.
-
-    What was found is kept in `CACHE/digests`, in a file for each folder of images. That only saves
-    time: without it, or if it cannot be written, all files are read.
-
-    Args:
-        paths: The files.
-        cache_dir: Folder of everything that can be computed again (`--cache-dir`).
-
-    Returns:
-        Path -> hexadecimal digest; None for a file that cannot be read.
-    """
-    folders: dict[Path, list[Path]] = defaultdict(list)
-    for path in paths:
-        folders[path.parent].append(path)
-    digests: dict[Path, str | None] = {}
-    for folder, files in folders.items():
-        name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-        digests |= _digests_of(files, cache_dir / "digests" / f"{name}.json")
-    return digests
-
-
-def _digests_of(files: list[Path], kept: Path) -> dict[Path, str | None]:
-    """Computes the digests of a folder's files, of which the file `kept` has those known before."""
-    known: dict[str, list] = {}  # name -> state and digest
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(kept.read_text("utf-8"))
-        known = found if isinstance(found, dict) else {}
-    states = {path: _state(path) for path in files}
-    new = [path for path in files if states[path] and known.get(path.name, [])[:-1] != states[path]]
-    shown = sum(states[path][0] for path in new) > _SHOWN
-    computed: dict[Path, str | None] = {}
-    with (
-        progress_bar(len(new), "Reading images", "images", shown) as bar,
-        ThreadPoolExecutor(READERS) as pool,
-    ):
-        for path, digest in zip(new, pool.map(_digest_of, new), strict=True):
-            computed[path] = digest
-            bar.update(1)
-    known |= {p.name: [*states[p], digest] for p, digest in computed.items() if digest}
-    if computed:
-        with contextlib.suppress(OSError):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, json.dumps(known))
-    before = {p: known[p.name][-1] if states[p] else None for p in files if p not in computed}
-    return computed | before
-
-
-def _state(path: Path) -> list[int] | None:
-    """Returns size, modification and change time in nanoseconds, and inode; None without a file.
-
-    `cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for
-    the broken file; nothing sets the change time. Two files may have all times in common, and one
-    can take the other's name, or a link that leads to it be set to the other.
-    """
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
-
-
-def _digest_of(path: Path) -> str | None:
-    try:
-        return sha256_of(path)
-    except OSError:
-        return None
 
 
 def open_input_source(

@@ -121,14 +121,19 @@ class SeenImages:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, examples: Iterable[Example], data: str) -> Self:
-        """Takes the keys of training images of a data set."""
+    def of(
+        cls,
+        examples: Iterable[Example],
+        data: str,
+        key_of: Callable[[Any], int | None] = content_key,
+    ) -> Self:
+        """Takes the keys of training images of a data set; `key_of` gives that of the content."""
         keys: dict[str, list[int]] = {}
         count = 0
         for count, example in enumerate(examples, start=1):  # noqa: B007
             kind, value = name_key(example.image_id, data)
             keys.setdefault(kind, []).append(value)
-            if (digest := content_key(example.image)) is not None:
+            if (digest := key_of(example.image)) is not None:
                 keys.setdefault(CONTENT, []).append(digest)
         arrays = {kind: np.unique(np.array(values, np.int64)) for kind, values in keys.items()}
         return cls((Source("", count, arrays),))

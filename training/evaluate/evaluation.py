@@ -13,11 +13,11 @@ from sat_tf.captions import Caption
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.runs import TrainedCaptioner, read_average
-from training.config import RunConfig
+from training.config import RunConfig, recorded_data
 from training.data.boxes import PlacedBoxes, place_boxes
+from training.data.dataset import Dataset
 from training.data.feature_store import open_input_source
 from training.data.seen_images import find_overlap, read_seen, seen_notes
-from training.data.sources import load_split
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
@@ -65,7 +65,9 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Argu
         arguments: Split, data, boxes and so on, with the output folder `out`.
     """
     data, resize = config.data, config.encoder.resize
-    split = load_split(data, arguments.split, arguments.data_dir)
+    cache_dir = arguments.cache_dir or default_cache_dir()
+    record = recorded_data(captioner.path, arguments.data_dir)
+    split = Dataset.open(data, arguments.data_dir, cache_dir, record, True).split(arguments.split)
     boxes, boxed = None, None
     if arguments.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
@@ -76,7 +78,6 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Argu
     seen = seen_notes(overlap, boxed)
     for note in seen:
         print(f"Warning: {note}", flush=True)
-    cache_dir = arguments.cache_dir or default_cache_dir()
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)

@@ -36,7 +36,7 @@ from training.data.captions import (
 )
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
 from training.data.image_loader import ImageLoader, check_readable
-from training.data.sources import load_split
+from training.data.sources import Source
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
 from training.little_data import Amount
@@ -154,12 +154,12 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
 def _load(found: Survey, config: RunConfig, data_dir: Path | None) -> list[str]:
     """Loads the splits that can be loaded; returns notes on those that training does not need."""
     notes = []
-    for name in SPLITS:
+    source = found.attempt(Source, config.data, data_dir)
+    for name in SPLITS if source else ():
         try:
-            found.splits[name] = load_split(config.data, name, data_dir)
+            found.splits[name] = source.split(name)
         except ValueError as error:
             (found.errors if name in TRAINED_WITH else notes).append(str(error))
-    # A file that does not parse is the same error for every split.
     return [f"Nothing to test on: {note}" for note in notes if note not in found.errors]
 
 

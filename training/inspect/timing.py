@@ -84,7 +84,7 @@ class _RandomSource:
     rotated: list[int] = []
 
     def __init__(self, encoder: Encoder, skipped: dict[int, str], batch_size: int) -> None:
-        self.skipped = skipped
+        self.known = self.found = self.skipped = skipped
         side, (height, width) = encoder.image_size, encoder.grid
         rng = np.random.default_rng(0)
         if encoder.trainable:

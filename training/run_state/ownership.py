@@ -26,6 +26,7 @@ from sat_tf.files import NO_LOCKS, write_all
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, to_text
+from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
@@ -224,7 +225,12 @@ def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
 
 @on_chief
 def begin_run(
-    folder: RunFolder, config: RunConfig, data: Data, inputs: Inputs, data_dir: Path | None
+    folder: RunFolder,
+    config: RunConfig,
+    data: Data,
+    inputs: Inputs,
+    dataset: Dataset,
+    data_dir: Path | None,
 ) -> None:
     """Makes a folder the run's own, and records what it learns from.
 
@@ -241,11 +247,10 @@ def begin_run(
     records = data_records(folder, vocabulary, contents, amount)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
-    # A run that is resumed has the last record, unless an earlier version started it.
     if not folder.training_images.exists():
         examples = enumerate(data.train.examples)
         readable = (one for index, one in examples if index not in unreadable)
-        seen = SeenImages.of(readable, config.data.name)
+        seen = SeenImages.of(readable, config.data.name, dataset.content_key)
         if (origin := config.init_from) is not None:
             begun = recorded_origins(folder) if folder.has_checkpoint() else {}
             seen = seen.after_captioner(origin, begun.get(origin))
@@ -253,6 +258,7 @@ def begin_run(
             seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
     claim(folder.path, to_text(config), config.init_from, records)
+    dataset.write(folder.dataset)
 
 
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:

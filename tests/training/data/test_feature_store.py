@@ -27,10 +27,11 @@ from tests.training.data.small_stores import (
     files,
     open_store,
 )
-from training.data import feature_store
+from training.data import image_files
 from training.data.batches import Views
 from training.data.examples import DataError, Example
-from training.data.feature_store import fingerprint, image_digests
+from training.data.feature_store import fingerprint
+from training.data.image_files import identify
 
 
 @pytest.fixture
@@ -133,8 +134,8 @@ def test_no_examples_or_a_trained_encoder_are_errors(tmp_path, encoder):
         open_store(tmp_path, Encoder("scenes_cnn", SIZE, trainable=True), drawn(2))
 
 
-def identify(encoder, examples, cache, resize="crop", mirrored=False, shard=4):
-    digests = image_digests([e.image for e in examples if isinstance(e.image, Path)], cache)
+def identity_of(encoder, examples, cache, resize="crop", mirrored=False, shard=4):
+    digests = digests_found([e.image for e in examples if isinstance(e.image, Path)], cache)
     return fingerprint(encoder, examples, resize, mirrored, shard, digests)
 
 
@@ -142,7 +143,7 @@ def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkey
     encoder, on_disk = Encoder("scenes_cnn", SIZE), files(tmp_path, 3)
 
     def identity(encoder=encoder, examples=on_disk, resize="crop", mirrored=False, shard=4):
-        return identify(encoder, examples, tmp_path, resize, mirrored, shard)
+        return identity_of(encoder, examples, tmp_path, resize, mirrored, shard)
 
     same = Encoder.from_config(encoder.get_config())
     assert identity(same) != identity()
@@ -164,9 +165,9 @@ def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkey
     on_disk[1].image.write_bytes(on_disk[1].image.read_bytes() + b"\0")
     assert len({*others, before, identity()}) == len(others) + 2
     encoder = Encoder("scenes_cnn", SIZE)
-    before = identify(encoder, drawn(1), tmp_path)
+    before = identity_of(encoder, drawn(1), tmp_path)
     monkeypatch.setattr(images, "VERSION", images.VERSION + 1)
-    assert identify(encoder, drawn(1), tmp_path) != before
+    assert identity_of(encoder, drawn(1), tmp_path) != before
 
 
 @pytest.fixture
@@ -181,10 +182,15 @@ def three(tmp_path):
 
 @pytest.fixture
 def read(monkeypatch):
-    """The files that are read, in order."""
-    read, digest = [], feature_store.sha256_of
-    monkeypatch.setattr(feature_store, "sha256_of", lambda path: read.append(path) or digest(path))
+    """The content of the files that are read, in order."""
+    read, key = [], image_files.content_key
+    monkeypatch.setattr(image_files, "content_key", lambda c: read.append(c) or key(c))
     return read
+
+
+def digests_found(files, cache_dir) -> dict:
+    found = identify(files, cache_dir)
+    return {path: one and one.sha256 for path, one in found.items()}
 
 
 def digests_of(paths):
@@ -192,23 +198,23 @@ def digests_of(paths):
 
 
 def test_files_are_read_once(three, tmp_path, read):
-    assert image_digests(three, tmp_path) == digests_of(three)
-    assert sorted(read) == three
-    assert image_digests(three[::-1], tmp_path) == digests_of(three)
-    assert image_digests(three[:1], tmp_path) == digests_of(three[:1])
+    assert digests_found(three, tmp_path) == digests_of(three)
+    assert sorted(read) == sorted(path.read_bytes() for path in three)
+    assert digests_found(three[::-1], tmp_path) == digests_of(three)
+    assert digests_found(three[:1], tmp_path) == digests_of(three[:1])
     assert len(read) == 3
 
 
 def test_a_file_written_to_is_read_again_even_with_its_old_time_and_size(three, tmp_path, read):
-    before = image_digests(three, tmp_path)[three[1]]
+    before = digests_found(three, tmp_path)[three[1]]
     status = three[1].stat()
     content = bytearray(three[1].read_bytes())
     content[5_000] ^= 1  # in the middle, as of a copy that went wrong
     three[1].write_bytes(content)
     os.utime(three[1], ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert image_digests(three, tmp_path) == digests_of(three)
-    assert image_digests(three, tmp_path)[three[1]] != before
-    assert read[3:] == [three[1]]
+    assert digests_found(three, tmp_path) == digests_of(three)
+    assert digests_found(three, tmp_path)[three[1]] != before
+    assert read[3:] == [three[1].read_bytes()]
 
 
 def test_a_link_to_another_file_of_the_same_size_and_times_is_read_again(tmp_path, monkeypatch):
@@ -223,6 +229,6 @@ def test_a_link_to_another_file_of_the_same_size_and_times_is_read_again(tmp_pat
         link.unlink(missing_ok=True)
         link.symlink_to(tmp_path / content.decode())
         with monkeypatch.context() as patch:
-            patch.setattr(feature_store.os, "stat", stat_of_one_tick)
-            found = image_digests([link], tmp_path / "cache")
+            patch.setattr(os, "stat", stat_of_one_tick)
+            found = digests_found([link], tmp_path / "cache")
         assert found == digests_of([link])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,38 +17,49 @@ Splits = Literal["official", "karpathy"]
 """Authors of the splits, for a data set that has several."""
 
 
-def load_split(data: DataConfig, split: str, data_dir: Path | None) -> Split:
-    """Loads one split of a data set.
+class Source:
+    """A data set whose layout was read once, and which gives its splits.
 
     Args:
         data: The data set and how to read it.
-        split: One of `SPLITS`.
         data_dir: Folder of the user's copy, or TensorFlow Datasets' folder; unused for drawn data.
+
+    Attributes:
+        files: The caption files and lists that were read, as far as the data set tells.
 
     Raises:
         DataError: The folder is missing, or the data cannot be used.
     """
+
+    def __init__(self, data: DataConfig, data_dir: Path | None) -> None:
+        self.files: tuple[Path, ...] = ()
+        self.split = functools.partial(_load, data, data_dir=data_dir)
+        if data.name in ("scenes", "coco_captions"):
+            return
+        if data_dir is None:
+            raise DataError(
+                f"{data.name} is read from your own copy: name its folder with `--data-dir`."
+            )
+        if not Path(data_dir).is_dir():
+            raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
+        if data.name == "folder":
+            found = folder.Folder(
+                Path(data_dir), data.captions, data.image_dir, data.columns, data.held_out
+            )
+            self.files = tuple(sorted(found.used))
+            self.split = functools.partial(found.split, limit=data.limit)
+
+
+def _load(data: DataConfig, split: str, data_dir: Path | None) -> Split:
     if data.name == "scenes":
         # Fewer scenes are drawn, not drawn and cut off.
         count = scenes.COUNTS[split]
         return scenes.load(split, seed=data.seed, count=min(count, data.limit or count))
     if data.name == "coco_captions":
         return coco.load(split, data_dir, data.limit)
-    if data_dir is None:
-        raise DataError(
-            f"{data.name} is read from your own copy: name its folder with `--data-dir`."
-        )
-    data_dir = Path(data_dir)
-    if not data_dir.is_dir():
-        raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
-    if data.name == "folder":
-        return folder.load(
-            split,
-            data_dir,
-            captions=data.captions,
-            image_dir=data.image_dir,
-            columns=data.columns,
-            held_out=data.held_out,
-            limit=data.limit,
-        )
-    return flickr.load(split, data_dir, flickr.LAYOUTS[data.name], data.splits, data.limit)
+    return flickr.load(split, Path(data_dir), flickr.LAYOUTS[data.name], data.splits, data.limit)
+
+
+def load_split(data: DataConfig, split: str, data_dir: Path | None) -> Split:
+    """Loads one split of a data set; see `Source`."""
+    return Source(data, data_dir).split(split)

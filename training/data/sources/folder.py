@@ -12,7 +12,7 @@ import functools
 import posixpath
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -55,22 +55,15 @@ class _Entry:
     file: str = ""  # name of its caption file
 
 
-def load(
-    split: str,
-    data_dir: Path,
-    *,
-    captions: str | None = None,
-    image_dir: str | None = None,
-    columns: str | None = None,
-    held_out: str | None = None,
-    limit: int | None = None,
-) -> Split:
-    """Loads one split of a folder.
+def load(split: str, data_dir: Path, *, limit: int | None = None, **options: str | None) -> Split:
+    """Loads one split of a folder; see `Folder`."""
+    return Folder(data_dir, **options).split(split, limit)
 
-    Images without a file or without a caption are skipped; no image is opened.
+
+class Folder:
+    """A folder whose caption files were read.
 
     Args:
-        split: "train", "dev" or "test".
         data_dir: The folder.
         captions: Path of the caption file within the folder, or several with commas or `*`; None
             if there is only one, or one per split.
@@ -80,77 +73,128 @@ def load(
             to find them by name and content.
         held_out: Places below which names are in dev and in test, `0.1,0.2`, see `hashed_split`;
             None chooses them by `choose_places`.
-        limit: Load only so many examples.
 
-    Returns:
-        The split in the order of the file, each image once. An image's id is its name with forward
-        slashes, in Unicode's NFC form.
+    Attributes:
+        used: The caption files and lists that were read.
 
     Raises:
         ValueError: `captions` names no file of the folder.
-        DataError: There is not exactly one caption file; it does not parse; a name leaves the
-            folder; or no image of the split can be used.
+        DataError: There is not exactly one caption file; it does not parse; or a name leaves the
+            folder.
     """
-    data_dir = Path(data_dir)
-    images = ImageFolder(data_dir / (image_dir or ""))
-    files, entries, notes, reasons = [], {}, [], {}
-    divided = held_out is not None
-    read = functools.partial(read_caption_file, columns=columns, root=images.root, divided=divided)
-    paths = find_caption_files(data_dir, captions, images, read, reasons)
+
+    def __init__(
+        self,
+        data_dir: Path,
+        captions: str | None = None,
+        image_dir: str | None = None,
+        columns: str | None = None,
+        held_out: str | None = None,
+    ) -> None:
+        data_dir = Path(data_dir)
+        self._data_dir, self._image_dir = data_dir, image_dir
+        self._images = images = ImageFolder(data_dir / (image_dir or ""))
+        self._entries: dict[str, _Entry] = {}
+        self._notes: list[str] = []
+        entries, notes, reasons, divided = self._entries, self._notes, {}, held_out is not None
+        read = functools.partial(
+            read_caption_file, columns=columns, root=images.root, divided=divided
+        )
+        paths = find_caption_files(data_dir, captions, images, read, reasons)
+        self._files = _read_all(paths, read, data_dir, images, captions)
+        notes += [note for file in self._files for note in file.notes]
+        for file, (_, of_file) in zip(
+            _told_apart(self._files, data_dir, notes), paths, strict=True
+        ):
+            notes += _gather(file, None if divided else of_file, images, entries)
+        self._listed = _listed(self._files)
+        self.used = {path for file in self._files for path in file.used}
+        names = [name for name, entry in entries.items() if entry.stored is None]
+        self._nearly = images.find_nearly(names)
+        named = {*entries, *self._nearly.values()}
+        if not divided:
+            self.used.update(_take_lists(data_dir, self._files, entries, notes, reasons))
+            _take_folders({*images.all_names}, self._nearly, entries, notes)
+        self._places = None
+        if any(entry.split for entry in entries.values()):
+            _check_groups(self._listed, entries)
+        else:
+            there = {*images.all_names, *self._nearly}
+            self._places = _divide(entries, there, held_out, notes)
+        self._uncaptioned = tuple(name for name in images.all_names if name not in named)
+        self._left = [
+            *unread_images(self._uncaptioned),
+            *unread_files(data_dir, self.used, reasons),
+        ]
+
+    def split(self, split: str, limit: int | None = None) -> Split:
+        """Returns a split in the order of the files, each image once.
+
+        Images without a file or without a caption are skipped; no image is opened. An image's id is
+        its name with forward slashes, in Unicode's NFC form.
+
+        Args:
+            split: "train", "dev" or "test".
+            limit: Take only so many examples.
+
+        Raises:
+            DataError: No image of the split can be used.
+        """
+        entries, notes, listed = self._entries, self._notes, self._listed
+        chosen = {name: entry for name, entry in entries.items() if entry.split == split}
+        if not chosen:
+            found = f"{listed} names no image of the {split} split: of its {len(entries)} images"
+            given = self._places is None
+            advice = _advice_on_split(split, self._files, self._data_dir, entries, given)
+            raise DataError(" ".join([f"{found} it has {_sizes(entries)}. {advice}", *notes]))
+        examples, skipped, blank = [], [], 0
+        for name, entry in chosen.items():
+            if len(examples) == limit:
+                break
+            blank += entry.blank
+            image = entry.stored or self._images.find(self._nearly.get(name, name))
+            if image is not None and entry.captions:
+                examples.append(Example(name, image, tuple(entry.captions), group=entry.group))
+            elif image is not None:
+                skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
+            else:
+                skipped.append((name, _missing(name, self._images, self._image_dir)))
+        for name, near in islice(self._nearly.items(), 1):
+            found = f"{len(self._nearly)} images were found by the only file of nearly their name"
+            notes = [*notes, f"{found}, such as {name} by {near}."]
+        details = {
+            "blank_captions": blank,
+            "uncaptioned": self._uncaptioned,
+            "notes": tuple(dict.fromkeys([*notes, *self._left])),
+            "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
+            "held_out": None if self._places is None else ",".join(map(str, self._places)),
+        }
+        try:
+            return usable_split(
+                split, examples, skipped, f"the {split} split of {listed}", **details
+            )
+        except DataError as error:
+            advice = _advice_on_names(self._data_dir, self._images, skipped)
+            raise DataError(" ".join([f"{error}{advice}", *details["notes"]])) from error
+
+
+def _read_all(
+    paths: Sequence[tuple[Path, str | None]],
+    read: Callable[[Path], CaptionFile],
+    data_dir: Path,
+    images: ImageFolder,
+    named: str | None,
+) -> list[CaptionFile]:
+    """Reads caption files; the error of one says how to do without it."""
+    files = []
     for path, _ in paths:
         try:
             files.append(read(path))
         except DataError as error:
             others = [other for other, _ in paths if other != path]
-            advice = _advice_instead(path, others, data_dir, images, captions)
+            advice = _advice_instead(path, others, data_dir, images, named)
             raise DataError(f"{error}{advice}") from error
-        notes += files[-1].notes
-    for file, (_, of_file) in zip(_told_apart(files, data_dir, notes), paths, strict=True):
-        notes += _gather(file, None if divided else of_file, images, entries)
-    listed, used = _listed(files), {path for file in files for path in file.used}
-    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
-    named = {*entries, *nearly.values()}
-    if not divided:
-        used.update(_take_lists(data_dir, files, entries, notes, reasons))
-        _take_folders({*images.all_names}, nearly, entries, notes)
-    places = None
-    if any(entry.split for entry in entries.values()):
-        _check_groups(listed, entries)
-    else:
-        places = _divide(entries, {*images.all_names, *nearly}, held_out, notes)
-    chosen = {name: entry for name, entry in entries.items() if entry.split == split}
-    if not chosen:
-        found = f"{listed} names no image of the {split} split: of its {len(entries)} images it has"
-        advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
-        raise DataError(" ".join([f"{found} {_sizes(entries)}. {advice}", *notes]))
-    examples, skipped, blank = [], [], 0
-    for name, entry in chosen.items():
-        if len(examples) == limit:
-            break
-        blank += entry.blank
-        image = entry.stored or images.find(nearly.get(name, name))
-        if image is not None and entry.captions:
-            examples.append(Example(name, image, tuple(entry.captions)))
-        else:
-            why = f"{NO_CAPTIONS} in {entry.file}" if image else _missing(name, images, image_dir)
-            skipped.append((name, why))
-    for name, near in islice(nearly.items(), 1):
-        found = f"{len(nearly)} images were found by the only file of nearly their name"
-        notes.append(f"{found}, such as {name} by {near}.")
-    uncaptioned = tuple(name for name in images.all_names if name not in named)
-    notes += [*unread_images(uncaptioned), *unread_files(data_dir, used, reasons)]
-    details = {
-        "blank_captions": blank,
-        "uncaptioned": uncaptioned,
-        "notes": tuple(dict.fromkeys(notes)),
-        "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
-        "held_out": None if places is None else ",".join(map(str, places)),
-    }
-    try:
-        return usable_split(split, examples, skipped, f"the {split} split of {listed}", **details)
-    except DataError as error:
-        advice = _advice_on_names(data_dir, images, skipped)
-        raise DataError(" ".join([f"{error}{advice}", *notes])) from error
+    return files
 
 
 def _missing(name: str, images: ImageFolder, image_dir: str | None) -> str:

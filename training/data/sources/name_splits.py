@@ -124,7 +124,7 @@ def _misfit(totals: np.ndarray) -> np.ndarray:
 
 
 def _is_close(turns: np.ndarray, counts: np.ndarray) -> bool:
-    """Whether groups are small, and dev and test near a tenth."""
+    """Returns whether groups are small, and dev and test near a tenth."""
     shares = _totals(turns, counts) / counts.sum()
     furthest = np.abs(shares - _SHARES)[:2].max()
     return bool(shares.all() and max(furthest, counts.max() / counts.sum()) <= _CLOSE)

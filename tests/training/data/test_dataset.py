@@ -1,0 +1,138 @@
+"""The record of a run's data: what was read comes back, and what changed is named."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training.config import DataConfig
+from training.data import dataset as datasets
+from training.data.dataset import Dataset
+from training.data.examples import DataError
+from training.data.seen_images import content_key
+
+CONFIG = DataConfig("folder", image_dir="images")
+SPLITS = ["train", "train", "dev", "train", "test"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five images in a folder of their own, one without a file and one without a caption."""
+    folder = tmp_path / "data"
+    (folder / "images").mkdir(parents=True)
+    rows = []
+    for n, split in enumerate(SPLITS):
+        name = f"\u00fc {n}.png"
+        Image.fromarray(np.full([20, 20, 3], n, np.uint8)).save(folder / "images" / name)
+        rows += [{"image": name, "caption": f"a dog {n} {k}", "split": split} for k in range(2)]
+        rows[-1]["group"] = rows[-2]["group"] = f"film {n}"
+    lost = {"image": "gone.png", "caption": "a cat", "split": "train", "group": "film 9"}
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in [*rows, lost])
+    (folder / "captions.jsonl").write_text(text, "utf-8")
+    return folder
+
+
+@pytest.fixture
+def record(folder, tmp_path):
+    return written(folder, tmp_path / "dataset.jsonl")
+
+
+def opened(folder, record=None, **options) -> Dataset:
+    return Dataset.open(CONFIG, folder, folder.parent / "cache", record, **options)
+
+
+def written(folder, path):
+    data = opened(folder)
+    data.split("train"), data.split("dev")
+    data.write(path)
+    return path
+
+
+def test_the_record_leads_back_to_the_same_splits_without_the_layout(folder, record, monkeypatch):
+    expected = opened(folder)
+    monkeypatch.setattr(datasets, "Source", None)
+    found = opened(folder, record)
+    for name in ("train", "dev", "test"):
+        one, other = found.split(name), expected.split(name)
+        assert one.fingerprint() == other.fingerprint() and len(one) == SPLITS.count(name)
+        assert (one.skipped, one.notes, one.held_out) == (other.skipped, other.notes, None)
+        for mine, theirs in zip(one.examples, other.examples, strict=True):
+            assert mine == theirs or vars_of(mine) == vars_of(theirs)
+            assert found.content_key(mine.image) == content_key(mine.image)
+    assert dict(found.split("train").skipped).keys() == {"gone.png"}
+    moved = folder.rename(folder.with_name("elsewhere"))
+    assert opened(moved, record).split("dev").examples[0].image.is_file()
+
+
+def vars_of(example) -> tuple:
+    names = ("image_id", "image", "captions", "group", "sha256")
+    return tuple(getattr(example, name) for name in names)
+
+
+def test_a_person_can_read_it(record):
+    first, *lines = map(json.loads, record.read_text("utf-8").splitlines())
+    assert first["read"].keys() == {"captions.jsonl"}
+    assert lines[0] | {"sha256": 0} == {
+        "image": "\u00fc 0.png",
+        "split": "train",
+        "captions": ["a dog 0 0", "a dog 0 1"],
+        "group": "film 0",
+        "file": "images/\u00fc 0.png",
+        "sha256": 0,
+    }
+    assert {"image": "gone.png", "split": "train", "left_out": "no image file in images"} in lines
+
+
+@pytest.mark.parametrize(
+    ("number", "line", "said"),
+    [
+        (1, "{}", "line 1 is damaged: its format is None"),
+        (1, '{"format": 1}', "line 1 is damaged: expected a bool `in_files`"),
+        (3, "{", "line 3 is damaged"),
+        (3, '{"image": "a", "split": "train"}', "line 3 is damaged: it has no 'captions'"),
+        (3, '{"image": 5, "split": "dev", "captions": []}', "line 3 is damaged: expected texts"),
+        (3, '{"image": "a", "split": "x", "left_out": ""}', "line 3 is damaged: it has no 'x'"),
+        (4, None, "is not whole: expected 3 images of the train split"),
+    ],
+)
+def test_a_record_that_was_edited_or_cut_is_named_with_the_line(folder, record, number, line, said):
+    lines = record.read_text("utf-8").splitlines()
+    lines[number - 1 :] = [] if line is None else [line, *lines[number:]]
+    record.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(DataError, match=said) as error:
+        opened(folder, record)
+    assert str(record) in str(error.value) and "another `--run-dir`" in str(error.value)
+
+
+def test_data_that_changed_is_named_or_read_anew(folder, record, capsys):
+    image = folder / "images" / "\u00fc 3.png"
+    before = image.read_bytes()
+    Image.fromarray(np.full([20, 20, 3], 99, np.uint8)).save(image)
+    with pytest.raises(
+        DataError, match="1 image of the train split changed .* such as \u00fc 3.png"
+    ):
+        opened(folder, record).split("train")
+    assert opened(folder, record, may_change=True).split("train").examples[2].sha256 is not None
+    image.write_bytes(before)
+    opened(folder, record).split("train")
+    captions = folder / "captions.jsonl"
+    captions.write_text(captions.read_text("utf-8").replace("a dog 2", "a cat 2"), "utf-8")
+    with pytest.raises(DataError, match="captions.jsonl has changed since"):
+        opened(folder, record)
+    again = opened(folder, record, may_change=True).split("dev")
+    assert again.examples[0].captions[0] == "a cat 2 0"
+    assert "captions.jsonl has changed" in capsys.readouterr().out
+    captions.unlink()
+    with pytest.raises(DataError, match="captions.jsonl, which .* was made of, is gone"):
+        opened(folder, record)
+
+
+def test_drawn_data_is_recorded_and_drawn_again(tmp_path):
+    config, record = DataConfig("scenes", limit=3), tmp_path / "dataset.jsonl"
+    data = Dataset.open(config, None, tmp_path)
+    expected = data.split("train")
+    data.write(record)
+    assert len(record.read_text().splitlines()) == 4
+    found = Dataset.open(config, None, tmp_path, record).split("train")
+    assert found.fingerprint() == expected.fingerprint()
