@@ -205,6 +205,8 @@ def describe_inputs(
         f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.unit}."
     )
     yield from map(line_of, data.train.notes)
+    if folder.contact_sheet.exists():
+        yield f"As read: {folder.dataset}; a few images with captions: {folder.contact_sheet}"
     if table.dropped:
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:

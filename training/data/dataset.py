@@ -125,13 +125,13 @@ class Dataset:
         known = self._keys.get(image) if isinstance(image, Path) else None
         return content_key(image) if known is None else known
 
-    def write(self, path: Path) -> None:
-        """Writes the record file, unless this data set was read from it.
+    def write(self, path: Path) -> bool:
+        """Writes the record file, unless this data set was read from it; returns whether it did.
 
         A data set of one's own is written with its test split, if it has one.
         """
         if self._record is not None:
-            return
+            return False
         if self._files:
             with contextlib.suppress(DataError):
                 self.split("test")
@@ -140,6 +140,7 @@ class Dataset:
             file.writelines(self._lines())
         sync(draft)
         os.replace(draft, path)
+        return True
 
     def _lines(self) -> Iterator[str]:
         splits, base = self._splits, self._base

@@ -54,13 +54,14 @@ def run(arguments: Arguments) -> int:
     check_folder("--out", out)
     # TensorFlow takes seconds to load: wrong flags are reported first.
     with loading():
-        from training.inspect.page import show, write
+        from training.inspect.page import CONTACT_SHEET, show, write
         from training.inspect.survey import survey
 
     found = survey(settled(config, None, data_dir), data_dir)
     page = write(out, found, config.encoder, arguments.images)
     show(found.report, out)
-    print(f"Page: {page}")
+    sheet = page.with_name(CONTACT_SHEET)
+    print(f"Page: {page}{f'; a few images with their captions: {sheet}' if sheet.exists() else ''}")
     return 0 if found.report["trainable"] else 1
 
 

@@ -16,13 +16,14 @@ from sat_tf.config import EncoderConfig
 from sat_tf.figures.drawing import lettering_of
 from sat_tf.files import write_atomically, write_json
 from sat_tf.viewer import data_url
+from training.data.contact_sheet import write_contact_sheet
 from training.data.examples import Example, line_of
 from training.tables import text_table
 
 if TYPE_CHECKING:
     from training.inspect.survey import Survey
 
-REPORT_FILE = "inspect.json"
+REPORT_FILE, CONTACT_SHEET = "inspect.json", "images.jpg"
 _NAMED = 5  # skipped images per split, on the console
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
@@ -61,6 +62,8 @@ def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
     language = report["configuration"]["data"]["language"]
     page = page_of(title, entries, sentences(report), table_of(report), language)
     write_atomically(out / "index.html", page)
+    if "train" in found.splits:
+        write_contact_sheet(out / CONTACT_SHEET, found.splits["train"], language)
     return out / "index.html"
 
 

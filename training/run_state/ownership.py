@@ -26,6 +26,7 @@ from sat_tf.files import NO_LOCKS, write_all
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, to_text
+from training.data.contact_sheet import write_contact_sheet
 from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
@@ -258,7 +259,8 @@ def begin_run(
             seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
     claim(folder.path, to_text(config), config.init_from, records)
-    dataset.write(folder.dataset)
+    if dataset.write(folder.dataset):
+        write_contact_sheet(folder.contact_sheet, data.train, config.data.language)
 
 
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
