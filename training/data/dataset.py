@@ -107,11 +107,11 @@ class Dataset:
             split = self._load(name)
             paths = [one.image for one in split.examples if isinstance(one.image, Path)]
             found = identify(paths, self._cache_dir)
-            self._keys |= {path: one.key for path, one in found.items() if one is not None}
             digests = {path: one and one.sha256 for path, one in found.items()}
             if self._record is not None:
                 _check_images(self._record, split, digests)
             elif paths:
+                self._keys |= {path: one.key for path, one in found.items() if one is not None}
                 examples = (
                     dataclasses.replace(one, sha256=digests.get(one.image))
                     for one in split.examples
