@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sat_tf.figures.attention import attention_figure, save_figure
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Caption:
@@ -68,6 +66,8 @@ class Caption:
             MissingFontError: No font of the machine has the caption's letters.
             ValueError: The caption is that of annotations.
         """
+        from sat_tf.figures.attention import attention_figure
+
         return attention_figure(**self._drawn())
 
     def show(self) -> None:
@@ -84,6 +84,8 @@ class Caption:
         Raises:
             ValueError: The name ends otherwise.
         """
+        from sat_tf.figures.attention import save_figure
+
         save_figure(Path(path), **self._drawn())
 
     def _drawn(self) -> dict:

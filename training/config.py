@@ -39,8 +39,6 @@ from sat_tf.tokens import (
     primary,
 )
 from training.data.sources import DataName, Splits
-from training.data.sources.caption_files.columns import parse_columns
-from training.data.sources.name_splits import parse_places
 from training.metrics.java import find_java
 from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 
@@ -108,8 +106,14 @@ class DataConfig:
             if self.segmenter == segmenter and primary(self.language) not in languages:
                 expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
                 raise invalid_value("--data.language", expected, self.language, "key")
-        parse_columns(self.columns)
-        parse_places(self.held_out)
+        if self.columns is not None:
+            from training.data.sources.caption_files.columns import parse_columns
+
+            parse_columns(self.columns)
+        if self.held_out is not None:
+            from training.data.sources.name_splits import parse_places
+
+            parse_places(self.held_out)
         owners = dict.fromkeys(("captions", "columns", "held_out", "image_dir"), ("folder",))
         owners["splits"] = ("flickr8k", "flickr30k")
         for key, names in owners.items():

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,6 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
 from training.data.batches import training_batches
-from training.data.boxes import place_boxes
 from training.data.captions import (
     CaptionTable,
     Rows,
@@ -34,9 +34,10 @@ from training.data.seen_images import SeenImages
 from training.data.sources import Source
 from training.distributed import distribute
 from training.tables import counted
-from training.teach.attention_targets import AttentionTargets, attention_targets
-from training.teach.word_locator import WordLocator, located_targets
-from training.teach.word_predictions import WordPredictions
+
+if TYPE_CHECKING:
+    from training.teach.attention_targets import AttentionTargets
+    from training.teach.word_predictions import WordPredictions
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
@@ -162,12 +163,19 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
     attention, resize = config.attention, config.encoder.resize
     teacher = Path(attention.teacher) if attention.teacher else None
     if attention.located:
+        from training.teach.word_locator import WordLocator, located_targets
+
         locator = WordLocator.load(teacher, encoder)
         seen.append((teacher.name, locator.seen))
     elif attention.supervision_weight:
+        from training.data.boxes import place_boxes
+        from training.teach.attention_targets import attention_targets
+
         boxes = place_boxes(teacher, data.train, resize, data.vocabulary)
         targets = attention_targets(boxes, encoder.grid)
     if config.fit.distillation_weight:
+        from training.teach.word_predictions import WordPredictions
+
         path = Path(config.fit.predictions)
         predictions = WordPredictions.load(path, data.table, data.vocabulary)
         seen.append((path.name, predictions.seen))

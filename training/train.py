@@ -137,8 +137,6 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         import tensorflow as tf
 
         from training.distributed import barrier, explained, make_strategy, on_chief
-        from training.evaluate import command as evaluate
-        from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
     config = resolve_precision(config)
@@ -151,6 +149,9 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with exclusive_lock(run_dir):
         with explained():
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
+        from training.evaluate import command as evaluate
+        from training.evaluate.evaluation import evaluate_run
+
         out = RunFolder(run_dir).evaluation("dev")
         if captioner is not None:  # the chief's
             config = read_run_config(run_dir)

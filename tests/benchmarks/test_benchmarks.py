@@ -26,6 +26,7 @@ BENCHMARKS = {
     ),
     "serving_fuzz": (["EXPORT", "--seconds", "1", "--clients", "1"], "slowest look"),
     "bulk": (["EXPORT", "--images", "IMAGES", "--photos", "4", "--batch-size", "2"], "0 missing"),
+    "large_folder": (["60"], "beyond those of 200 images"),
     "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }
 

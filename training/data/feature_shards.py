@@ -30,7 +30,6 @@ import tensorflow as tf
 from sat_tf.files import NO_LOCKS, sync, write_json
 from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
-from sat_tf.spark import root_cause, watched
 from training.data.examples import DataError, Example
 from training.data.image_loader import ImageLoader
 
@@ -303,6 +302,8 @@ def write_on_spark(
         return
     # Each task brings its examples, so that workers load no data set.
     rows = [(n, {index: examples[index] for index in shards.indices(n)}) for n in missing]
+    from sat_tf.spark import root_cause, watched
+
     context = spark.sparkContext
     sent = context.broadcast((type(encoder), encoder.get_config(), encoder.get_weights()))
     cores = int(spark.conf.get("spark.task.cpus", "1"))

@@ -26,7 +26,6 @@ from sat_tf.files import NO_LOCKS, write_all
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, to_text
-from training.data.contact_sheet import write_contact_sheet
 from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
@@ -259,7 +258,9 @@ def begin_run(
             seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
     claim(folder.path, to_text(config), config.init_from, records)
-    if dataset.write(folder.dataset):
+    if dataset.write(folder.dataset) and config.data.name != "scenes":
+        from training.data.contact_sheet import write_contact_sheet
+
         write_contact_sheet(folder.contact_sheet, data.train, config.data.language)
 
 

@@ -1,4 +1,4 @@
-"""Data sets by name; each loads as a `Split` of `Example`s."""
+"""Data sets by name; each loads as a `Split` of `Example`s. Only the one used is imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from training.data.examples import DataError, Split
-from training.data.sources import coco, flickr, folder, scenes
 
 if TYPE_CHECKING:
     from training.config import DataConfig
@@ -43,7 +42,9 @@ class Source:
         if not Path(data_dir).is_dir():
             raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
         if data.name == "folder":
-            found = folder.Folder(
+            from training.data.sources.folder import Folder
+
+            found = Folder(
                 Path(data_dir), data.captions, data.image_dir, data.columns, data.held_out
             )
             self.files = tuple(sorted(found.used))
@@ -52,11 +53,17 @@ class Source:
 
 def _load(data: DataConfig, split: str, data_dir: Path | None) -> Split:
     if data.name == "scenes":
+        from training.data.sources import scenes
+
         # Fewer scenes are drawn, not drawn and cut off.
         count = scenes.COUNTS[split]
         return scenes.load(split, seed=data.seed, count=min(count, data.limit or count))
     if data.name == "coco_captions":
+        from training.data.sources import coco
+
         return coco.load(split, data_dir, data.limit)
+    from training.data.sources import flickr
+
     return flickr.load(split, Path(data_dir), flickr.LAYOUTS[data.name], data.splits, data.limit)
 
 
