@@ -140,7 +140,9 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             scaled_loss = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         pairs = zip(gradients, self.trainable_variables, strict=True)
-        norm = apply_gradients(self.optimizer, pairs, self.clip_norm, self.separately_clipped)
+        # No step without data: the count of steps would go up once more when an iterator ends.
+        with tf.control_dependencies([loss]):
+            norm = apply_gradients(self.optimizer, pairs, self.clip_norm, self.separately_clipped)
         scaled = scales_losses(self.optimizer)
         if isinstance(self.baseline, MovingAverageBaseline) and terms.mean_return is not None:
             self.baseline.update(terms.mean_return)
@@ -292,7 +294,7 @@ def apply_gradients(
         optimiser's loss scale; float32 scalar, not finite if the scale was too large.
     """
     pairs = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
-    # The gradient of an embedding is sparse (IndexedSlices).
+    # The gradient of Keras' own embeddings is sparse (IndexedSlices): KerasHub's ViT has one.
     known = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync

@@ -111,6 +111,15 @@ def test_steps_that_accumulate_gradients_have_seeds_of_their_own():
     assert len(set(map(tuple, seeds))) == 4
 
 
+@pytest.mark.parametrize("strategy", [tf.distribute.get_strategy(), make_strategy("mirrored")])
+def test_data_of_unknown_length_has_as_many_steps_as_batches(strategy):
+    with strategy.scope():
+        model = compiled()
+    data = tf.data.Dataset.from_tensor_slices(BATCH).batch(3).filter(lambda _: True)
+    model.fit(data, epochs=3, shuffle=False, verbose=0)
+    assert np.all(keras.ops.convert_to_numpy(model.optimizer.iterations) == 6)
+
+
 def test_seeds_differ_by_step_and_by_replica():
     model = compiled()
     first = model.step_seed().numpy()

@@ -31,6 +31,11 @@ def decoder(**options) -> sat_tf.RNNDecoder:
     return sat_tf.RNNDecoder(20, embedding_dim=6, attention_dim=7, hidden_dim=8, **options)
 
 
+def plain_model(locations: int | None = 5) -> keras.Model:
+    annotations, words = keras.Input((locations, 3)), keras.Input((None,), dtype="int32")
+    return keras.Model([annotations, words], decoder()(annotations, words).logits)
+
+
 def test_a_saved_captioner_comes_back_with_its_policy_and_its_training(tmp_path):
     keras.utils.set_random_seed(0)
     model = sat_tf.Captioner(
@@ -160,8 +165,7 @@ def test_hard_attention_is_compiled_by_xla_for_batches_of_unknown_size():
 
 
 def test_the_number_of_locations_may_be_unknown():
-    annotations, words = keras.Input((None, 3)), keras.Input((None,), dtype="int32")
-    model = keras.Model([annotations, words], decoder()(annotations, words).logits)
+    model = plain_model(locations=None)
     for locations in (5, 2):
         assert model([ANNOTATIONS[:, :locations], WORDS]).shape == (4, 6, 20)
     captioner = randomise(make_model())
@@ -188,8 +192,7 @@ def _few_objects():
 @pytest.mark.usefixtures("_few_objects")
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_a_quantised_decoder_stays_close(mode):
-    annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
-    model = keras.Model([annotations, words], decoder()(annotations, words).logits)
+    model = plain_model()
     before = model([ANNOTATIONS, WORDS]).numpy()
     model.quantize(mode)
     change = np.abs(before - model([ANNOTATIONS, WORDS])).max()
@@ -198,10 +201,7 @@ def test_a_quantised_decoder_stays_close(mode):
 
 @pytest.mark.usefixtures("_few_objects")
 def test_a_quantised_decoder_is_saved_by_its_weights_alone(tmp_path):
-    annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
-    one, other = (
-        keras.Model([annotations, words], decoder()(annotations, words).logits) for _ in range(2)
-    )
+    one, other = plain_model(), plain_model()
     for model in (one, other):
         model.quantize("int8")
     with pytest.raises(ValueError, match="quantised decoder cannot be made .* `save_weights`"):
@@ -242,3 +242,79 @@ def test_what_ships_reads_alike_under_a_global_policy(name):
     finally:
         keras.config.set_dtype_policy("float32")
     np.testing.assert_allclose(before, after, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Adam", "RMSprop", "Adagrad"])
+def test_a_word_moves_as_far_however_often_it_occurs(name):
+    embedding = decoder().embedding
+    words = keras.Input((None,), dtype="int32")
+    model = keras.Model(words, embedding(words))
+    embedding.embeddings.assign(keras.ops.zeros([20, 6]))
+    optimizer = getattr(keras.optimizers, name)(0.1)
+    model.compile(optimizer, lambda _, found: 1e3 * found)  # far above Adagrad's first square, 0.1
+    model.train_on_batch(np.array([[3] + [4] * 64]), np.zeros([1, 65]))
+    once, often = embedding.embeddings.numpy()[3:5]
+    np.testing.assert_allclose(often, once, rtol=1e-2)
+
+
+@pytest.mark.parametrize("options", [{}, {"trainable": True, "trainable_from": "block_16_expand"}])
+def test_an_encoder_keeps_its_statistics_inside_a_functional_model(options):
+    encoder = sat_tf.Encoder.unloaded("mobilenet_v2", image_size=32, **options)
+    images = keras.Input((32, 32, 3))
+    pooled = keras.layers.GlobalAveragePooling1D()(encoder(images))
+    model = keras.Model(images, keras.layers.Dense(2)(pooled))
+    model.compile("sgd", "mse")
+    before = [weight.numpy() for weight in encoder.non_trainable_variables]
+    model.fit(255.0 * RNG.random([4, 32, 32, 3]), np.ones([4, 2]), batch_size=2, verbose=0)
+    assert sum("moving_" in weight.path for weight in encoder.non_trainable_variables) == 104
+    for weight, value in zip(encoder.non_trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+
+
+# What docs/upstream.md advises for our layers in a plain model.
+
+
+def test_weights_are_given_per_word():
+    model, words = plain_model(), np.where(np.arange(4) < 3, WORDS[:, :4], 0)
+    sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
+    losses = np.asarray(sparse(words, model([ANNOTATIONS, words])))
+    sparse.reduction = "sum_over_batch_size"
+    captions, present = np.array([1.0, 0.0, 0.5, 0.0]), words != 0
+    for weights in (captions[:, None], present, present * captions[:, None]):
+        counted = keras.metrics.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", sparse, weighted_metrics=[counted])
+        found = model.evaluate([ANNOTATIONS, words], words, sample_weight=weights, verbose=0)
+        weighted, total = losses * weights, np.broadcast_to(weights, losses.shape).sum()
+        np.testing.assert_allclose(found, [weighted.mean(), weighted.sum() / total], rtol=1e-5)
+
+
+def test_an_optimizer_counts_steps_of_data_whose_length_is_told():
+    data = tf.data.Dataset.from_tensors((np.ones([1, 1]), np.ones([1, 1]))).repeat(6)
+    data = data.filter(lambda *_: True).apply(tf.data.experimental.assert_cardinality(6))
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    model.compile("adamw", "mse")
+    model.fit(data, epochs=2, verbose=0)
+    assert int(model.optimizer.iterations) == 12
+
+
+@pytest.mark.skipif(not hasattr(keras.optimizers, "ScheduleFreeAdamW"), reason="older Keras")
+def test_a_schedule_free_optimizer_that_was_built_keeps_what_was_learned():
+    model = plain_model()
+    before, optimizer = model.get_weights(), keras.optimizers.ScheduleFreeAdamW(1e-6)
+    optimizer.build(model.trainable_variables)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit([ANNOTATIONS, WORDS], WORDS, verbose=0)
+    for weight, value in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_allclose(weight, value, atol=1e-5)
+
+
+def test_a_schedule_is_as_many_times_longer_as_batches_make_a_step():
+    schedule = keras.optimizers.schedules.PolynomialDecay(
+        1.0, decay_steps=2 * 4, end_learning_rate=0.0
+    )
+    sgd = keras.optimizers.SGD(schedule, gradient_accumulation_steps=2)
+    weight = keras.Variable([0.0])
+    sgd.build([weight])
+    for _ in range(2 * 2):
+        sgd.apply([tf.ones([1])], [weight])
+    assert int(sgd.iterations) == 2 and float(sgd.learning_rate) == 0.5
