@@ -1,0 +1,323 @@
+"""METEOR 1.5 of captions, as its program computes it, for evaluation and as a reward.
+
+METEOR aligns words by the tables of their language, for English also of synonyms and paraphrases;
+languages without any share parameters and match equal words. The score is a formula on counts,
+which can be summed over images.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sat_tf.scores.meteor_align import Match, align
+from sat_tf.scores.meteor_words import Lexicon, Word, longer, split_english
+from sat_tf.tokens import primary
+
+
+class Tables(NamedTuple):
+    """METEOR's tables and parameters for a language, those of its task "rank" where it has them.
+
+    Attributes:
+        name: English name of the language in METEOR's tables.
+        modules: Ways to match words that its tables allow. Paraphrases come with pycocoevalcap for
+            English only.
+        alpha: Weight of recall against precision.
+        beta: Exponent of the penalty for chunks.
+        gamma: Weight of that penalty.
+        delta: Weight of content words against function words.
+        weights: Of the matches of each module, in the order exact, stem, synonym, paraphrase.
+        code: Of the language, in signatures.
+    """
+
+    name: str
+    code: str
+    modules: tuple[str, ...] = ("exact", "stem")
+    alpha: float = 0.75
+    beta: float = 1.4
+    gamma: float = 0.7
+    delta: float = 0.5
+    weights: tuple[float, float, float, float] = (1.0, 0.5, 0.5, 0.5)
+
+    def __str__(self) -> str:
+        return f"{self.code}-{'+'.join(self.modules)}"
+
+
+_ALL = ("exact", "stem", "synonym", "paraphrase")
+_STEM = _ALL[:2]
+ENGLISH = Tables("english", "en", _ALL, 0.85, 0.2, 0.6, 0.75, (1.0, 0.6, 0.8, 0.6))
+_SHARED = {
+    **{"da": "danish", "fi": "finnish", "hu": "hungarian", "it": "italian", "nl": "dutch"},
+    **{"no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "tr": "turkish"},
+}
+_TABLES = {
+    "en": ENGLISH,
+    "cs": Tables("czech", "cz", ("exact",), 0.95, 0.2, 0.6, 0.8, (1.0, 0.4, 0.0, 0.0)),
+    "de": Tables("german", "de", _STEM, 0.95, 1.0, 0.55, 0.55, (1.0, 0.8, 0.2, 0.0)),
+    "es": Tables("spanish", "es", _STEM, 0.65, 1.3, 0.5, 0.8, (1.0, 0.8, 0.6, 0.0)),
+    "fr": Tables("french", "fr", _STEM, 0.9, 1.4, 0.6, 0.65, (1.0, 0.2, 0.4, 0.0)),
+    "ar": Tables("arabic-buckwalter-reduced", "ar-bw-red"),
+    **{code: Tables(name, code) for code, name in _SHARED.items()},
+    **dict.fromkeys(("nb", "nn"), Tables("norwegian", "no")),
+    "sv": Tables("swedish", "se"),
+}
+_OTHER = Tables("other", "other", ("exact",))
+# The table of Arabic stems is in Buckwalter's letters, with one alif and one yaa.
+_BUCKWALTER = str.maketrans(
+    "\u0621\u0622\u0623\u0624\u0625\u0626\u0627\u0628\u0629\u062a\u062b\u062c\u062d\u062e\u062f\u0630\u0631\u0632\u0633"
+    "\u0634\u0635\u0636\u0637\u0638\u0639\u063a\u0641\u0642\u0643\u0644\u0645\u0646\u0647\u0648\u0649\u064a",
+    "'AA&A}AbptvjHxd*rzs$SDTZEgfqklmnhwyy",
+)
+
+STATISTICS = 23
+# Columns of a row: words, then function words, each of candidate and reference; matched words by
+# module, content or function, candidate or reference; chunks; matched words of both.
+_WORDS, _MATCHES, _CHUNKS, _MATCHED = slice(0, 4), slice(4, 20), 20, slice(21, 23)
+
+
+def tables_of(language: str) -> Tables:
+    """Returns METEOR's tables for a language code, such as "de" or "pt-BR"."""
+    return _TABLES.get(primary(language), _OTHER)
+
+
+class _Text:
+    """A text's words, by what they match.
+
+    Attributes:
+        words: Its words.
+        keys: Theirs.
+        function: Number of function words.
+        phrases: Starts and ends of each phrase, by its hash.
+        hashes: Hashes of its phrases.
+        paraphrased: Start, end and paraphrases of each phrase that has some.
+    """
+
+    def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
+        self.words = words
+        self.keys = [word.key for word in words]
+        self.function = sum(word.function for word in words)
+        self.phrases: dict[int, list[tuple[int, int]]] = {}
+        for start in range(len(words)):
+            phrase = 0
+            for end in range(start, min(start + longest, len(words))):
+                phrase = longer(phrase, words[end].hash)
+                self.phrases.setdefault(phrase, []).append((start, end + 1))
+        self.hashes = frozenset(self.phrases)
+        self.paraphrased = lexicon.paraphrases(words)
+
+
+class _Caption(_Text):
+    """A caption.
+
+    Attributes:
+        places: Places of each key.
+        stems: Places of each stem.
+        meanings: Sets of synonyms of all its words.
+    """
+
+    def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
+        super().__init__(words, lexicon, longest)
+        self.places: dict[int, list[int]] = {}
+        self.stems: dict[int, list[int]] = {}
+        for place, word in enumerate(words):
+            self.places.setdefault(word.key, []).append(place)
+            self.stems.setdefault(word.stem, []).append(place)
+        self.meanings = frozenset().union(*(word.meanings for word in words))
+
+
+class Meteor:
+    """METEOR of captions in one language; words, phrases and references seen stay known.
+
+    Args:
+        language: Language code of the captions, such as "de".
+
+    Raises:
+        TablesError: The tables are not installed, are of another version, or cannot be indexed.
+
+    References:
+        Denkowski and Lavie (2014), "Meteor Universal: Language Specific Translation Evaluation for
+        Any Target Language".
+    """
+
+    def __init__(self, language: str = "en") -> None:
+        self.tables = tables_of(language)
+        self._lexicon = Lexicon(self.tables.name, len(self.tables.modules))
+        self._reference = functools.lru_cache(_REMEMBERED)(self._prepare)
+        self._longest = _LONGEST if "paraphrase" in self.tables.modules else 0
+    def statistics(
+        self, captions: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> np.ndarray:
+        """Computes the contribution of each of `N` images to corpus METEOR.
+
+        Of several references METEOR takes the one with the best score for its image.
+
+        Args:
+            captions: Captions in small letters, with blanks between their tokens.
+            references: Those of each image, at least one.
+
+        Returns:
+            `[N, 23]`; the sum over rows is that of the corpus, see `meteor_scores`.
+        """
+        rows = np.zeros((len(captions), STATISTICS))
+        for row, caption, texts in zip(rows, captions, references, strict=True):
+            row[:] = self._best(caption, texts)
+        # METEOR does not penalise the single chunk of a caption identical to its reference, in
+        # the score of the image and of the corpus alike.
+        matched = rows[:, _MATCHES].reshape(-1, 8, 2).sum(axis=1)
+        whole = (matched == rows[:, :2]).all(axis=1) & (rows[:, _CHUNKS] == 1)
+        rows[whole, _CHUNKS] = 0.0
+        return rows
+
+    def scores(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+        """Computes the METEOR of each caption, `[N]`, 0-100; arguments as `statistics`."""
+        return meteor_scores(self.statistics(captions, references), self.tables)
+
+    def _best(self, caption: str, references: Sequence[str]) -> list[int]:
+        """Returns the statistics under the first of the references with the best score."""
+        own = _Caption(self._words(caption), self._lexicon, self._longest)
+        rows = [self._counts(own, self._reference(text)) for text in references]
+        if len(rows) == 1:
+            return rows[0]
+        scores = [_score(row, self.tables) for row in rows]
+        return rows[scores.index(max(scores))]
+
+    def _words(self, text: str) -> list[Word]:
+        if self.tables == ENGLISH:
+            words = split_english(text)
+        else:
+            if self.tables.code == "ar-bw-red":
+                text = text.translate(_BUCKWALTER)
+            words = text.split()
+        return [*map(self._lexicon.word, words)]
+
+    def _prepare(self, text: str) -> _Text:
+        return _Text(self._words(text), self._lexicon, self._longest)
+
+    def _counts(self, own: _Caption, reference: _Text) -> list[int]:
+        """Returns the statistics of a caption under one reference."""
+        words, theirs = own.words, reference.words
+        row = [len(words), len(theirs), own.function, reference.function] + [0] * 19
+        last, chunks = None, 0
+        for module, start, end, own_start, own_end, _ in align(
+            self._matches(own, reference), len(words)
+        ):
+            content = 4 + 4 * module
+            if end - start == own_end - own_start == 1:
+                row[content + 2 * words[own_start].function] += 1
+                row[content + 1 + 2 * theirs[start].function] += 1
+            else:
+                for word in words[own_start:own_end]:
+                    row[content + 2 * word.function] += 1
+                for word in theirs[start:end]:
+                    row[content + 1 + 2 * word.function] += 1
+            chunks += last != (start, own_start)
+            last = end, own_end
+        row[_CHUNKS] = chunks
+        row[21], row[22] = sum(row[4:20:2]), sum(row[5:20:2])
+        return row
+
+    def _matches(self, own: _Caption, reference: _Text) -> list[Sequence[Match]]:
+        """Lists what matches from each word of a reference on, in METEOR's order."""
+        theirs = reference.words
+        if own.keys == reference.keys:
+            # For equal texts METEOR looks at equal words alone.
+            return [
+                [Match(0, start, start + 1, n, n + 1, 2) for n in own.places[word.key]]
+                for start, word in enumerate(theirs)
+            ]
+        found: list[Sequence[Match]] = []
+        modules, meanings = len(self.tables.modules), own.meanings
+        for start, word in enumerate(theirs):
+            key, end = word.key, start + 1
+            some = [Match(0, start, end, n, n + 1, 2) for n in own.places.get(key, ())]
+            if modules > 1:
+                for place in own.stems.get(word.stem, ()):
+                    if own.keys[place] != key:
+                        some.append(Match(1, start, end, place, place + 1, 0))
+            if modules > 2 and not meanings.isdisjoint(word.meanings):
+                for place, other in enumerate(own.words):
+                    if other.key != key and not word.meanings.isdisjoint(other.meanings):
+                        some.append(Match(2, start, end, place, place + 1, 0))
+            found.append(some)
+        # Phrases are looked up in both directions, and what is found twice counts twice.
+        for start, end, others, phrase in reference.paraphrased:
+            if not others.isdisjoint(own.hashes):
+                for other in self._lexicon.in_order(phrase, others & own.hashes):
+                    found[start] += [
+                        Match(3, start, end, *place, _gain(start, end, *place))
+                        for place in own.phrases[other]
+                    ]
+        for start, end, others, phrase in own.paraphrased:
+            if not others.isdisjoint(reference.hashes):
+                for other in self._lexicon.in_order(phrase, others & reference.hashes):
+                    for place in reference.phrases[other]:
+                        gain = _gain(start, end, *place)
+                        found[place[0]].append(Match(3, *place, start, end, gain))
+        return found
+
+
+def _gain(start: int, end: int, own_start: int, own_end: int) -> int:
+    """Returns what a paraphrase counts for in the search: half its words, rounded down."""
+    return (end - start) // 2 + (own_end - own_start) // 2
+
+
+_LONGEST = 6  # words of a paraphrase
+_REMEMBERED = 1 << 14  # references
+
+
+def _score(row: Sequence[int], tables: Tables) -> float:
+    """Computes the score of one row, 0-1: `meteor_scores` without NumPy."""
+    delta, weights = tables.delta, tables.weights
+    shares = []
+    for side in (0, 1):
+        words, function = row[side], row[2 + side]
+        matched = sum(row[4 + 4 * n + side] * weights[n] for n in range(4)) * delta
+        matched += sum(row[6 + 4 * n + side] * weights[n] for n in range(4)) * (1.0 - delta)
+        length = delta * (words - function) + (1.0 - delta) * function
+        if not matched:
+            return 0.0
+        shares.append(matched / length)
+    precision, recall = shares
+    mean = 1.0 / ((1.0 - tables.alpha) / precision + tables.alpha / recall)
+    own, theirs = row[_MATCHED]
+    chunks = 0 if row[_CHUNKS] == 1 and own == row[0] and theirs == row[1] else row[_CHUNKS]
+    return mean * (1.0 - tables.gamma * (chunks / ((own + theirs) / 2)) ** tables.beta)
+
+
+def meteor_scores(totals: np.ndarray, tables: Tables = ENGLISH) -> np.ndarray:
+    """Computes corpus METEOR from summed statistics, for any number of corpora at once.
+
+    Content words weigh delta, function words 1 - delta, matches also the weight of their module.
+    With P and R the weighted shares of words matched in candidates and references,
+    F = P R / (alpha P + (1 - alpha) R) and METEOR = F (1 - gamma (chunks / matches)^beta).
+
+    Args:
+        totals: `[..., 23]`, sums of rows of `Meteor.statistics`, weighted or not; a single row
+            gives the score of its image.
+        tables: Those that the rows were computed with.
+
+    Returns:
+        `[...]`, 0-100; 0 if nothing matches.
+
+    References:
+        Denkowski and Lavie (2014), "Meteor Universal: Language Specific Translation Evaluation for
+        Any Target Language".
+    """
+    totals = np.asarray(totals, np.float64)
+    matches = totals[..., _MATCHES].reshape(*totals.shape[:-1], 4, 2, 2)
+    weights = np.outer(tables.weights, [tables.delta, 1.0 - tables.delta])
+    matches = np.einsum("...mks,mk->...s", matches, weights)
+    words, function_words = np.split(totals[..., _WORDS], 2, axis=-1)
+    lengths = tables.delta * (words - function_words) + (1.0 - tables.delta) * function_words
+    precision, recall = np.moveaxis(_ratio(matches, lengths), -1, 0)
+    mean = _ratio(precision * recall, tables.alpha * precision + (1.0 - tables.alpha) * recall)
+    fragmentation = _ratio(totals[..., _CHUNKS], totals[..., _MATCHED].mean(axis=-1))
+    return 100.0 * mean * (1.0 - tables.gamma * fragmentation**tables.beta)
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """Returns the quotient, 0 where the denominator is 0."""
+    return np.divide(numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0)
