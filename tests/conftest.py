@@ -105,3 +105,11 @@ def conformance() -> Path:
     if not folder or not Path(folder, "conformance").is_dir():
         pytest.skip(f"needs other projects' files: {DATA_VARIABLE} has no folder conformance")
     return Path(folder, "conformance")
+
+
+@pytest.fixture
+def meteor_cache(tmp_path_factory, monkeypatch):
+    """METEOR with its tables, indexed once in a session's processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if PARALLEL else base) / "meteor"
+    monkeypatch.setattr("sat_tf.scores.meteor_tables.default_cache_dir", lambda: folder)

@@ -23,6 +23,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import SYSTEM_KEY, RunFolder
+from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
 from sat_tf.tokens import primary
 from training.config import DataConfig, common_data_dir
 from training.data.examples import Split, canonical_split
@@ -43,7 +44,6 @@ from training.metrics.captions import (
     score_captions,
 )
 from training.metrics.grounding import SIZES, sums_and_sizes
-from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens
 from training.tables import text_table
 
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")

@@ -28,6 +28,9 @@ from sat_tf.fields import (
     to_dict,
 )
 from sat_tf.run_folder import RunFolder, read_captioner
+from sat_tf.scores.meteor import check_tables
+from sat_tf.scores.meteor_tables import TablesError
+from sat_tf.scores.score_tokens import OVER_CHARACTERS, default_tokens
 from sat_tf.tokens import (
     CAPITAL_NOUNS,
     CHINESE,
@@ -39,8 +42,6 @@ from sat_tf.tokens import (
     primary,
 )
 from training.data.sources import DataName, Splits
-from training.metrics.java import find_java
-from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 
 T = TypeVar("T")
 
@@ -226,7 +227,7 @@ class RewardConfig:
     bleu_weight: NonNegative = 0.0
     """Weight of BLEU (0 to 10, mean precision times brevity factor) added to the metric."""
     meteor_weight: NonNegative = 0.0
-    """Weight of METEOR (0 to 10) added to the metric; needs Java and English captions."""
+    """Weight of METEOR (0 to 10) added to the metric, for captions of words."""
     samples: Annotated[int, Range(2)] = 5
     """Captions sampled per image; each is compared with the others."""
     max_length: PositiveInt = 20
@@ -422,7 +423,7 @@ def _check_teachers(config: RunConfig) -> None:
 def check_available(config: RunConfig) -> None:
     """Checks that what teaches is there, before TensorFlow, which takes seconds, is loaded.
 
-    Reading a saved configuration does not check it: files may be gone since, or Java.
+    Reading a saved configuration does not check it: files may be gone since.
 
     Raises:
         ValueError: The message names the key.
@@ -442,9 +443,13 @@ def check_available(config: RunConfig) -> None:
     if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
         expected = "a file of training.distill (`--predictions`)"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
-    if config.reward.meteor_weight and find_java() is None:
-        expected = "0 without Java (there is no program `java`)"
-        raise invalid_value("--reward.meteor_weight", expected, config.reward.meteor_weight, "key")
+    if config.reward.meteor_weight:
+        try:
+            check_tables()
+        except TablesError as error:
+            got = config.reward.meteor_weight
+            expected = f"0 without METEOR's tables ({error})"
+            raise invalid_value("--reward.meteor_weight", expected, got, "key") from error
 
 
 def to_text(config: RunConfig) -> str:

@@ -23,10 +23,10 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
+from sat_tf.scores.score_tokens import NOT_WORDS, OVER_CHARACTERS
 from training.config import RunConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
-from training.metrics.score_tokens import NOT_WORDS, OVER_CHARACTERS
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner

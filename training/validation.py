@@ -12,6 +12,8 @@ import keras
 import numpy as np
 
 from sat_tf.runs import TrainedCaptioner
+from sat_tf.scores.cider import CiderD
+from sat_tf.scores.score_tokens import ScoreTokens
 from training.config import RunConfig
 from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
@@ -24,8 +26,6 @@ from training.metrics.captions import (
     quick_scores,
     quick_tokens,
 )
-from training.metrics.cider import CiderD
-from training.metrics.score_tokens import ScoreTokens
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""

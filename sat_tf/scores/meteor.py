@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sat_tf.scores.meteor_align import Match, align
+from sat_tf.scores.meteor_tables import function_words
 from sat_tf.scores.meteor_words import Lexicon, Word, longer, split_english
 from sat_tf.tokens import primary
 
@@ -83,6 +84,11 @@ def tables_of(language: str) -> Tables:
     return _TABLES.get(primary(language), _OTHER)
 
 
+def check_tables() -> None:
+    """Raises a `TablesError` if METEOR's tables are not installed; does not index them."""
+    function_words(ENGLISH.name)
+
+
 class _Text:
     """A text's words, by what they match.
 
@@ -147,6 +153,7 @@ class Meteor:
         self._lexicon = Lexicon(self.tables.name, len(self.tables.modules))
         self._reference = functools.lru_cache(_REMEMBERED)(self._prepare)
         self._longest = _LONGEST if "paraphrase" in self.tables.modules else 0
+
     def statistics(
         self, captions: Sequence[str], references: Sequence[Sequence[str]]
     ) -> np.ndarray:
@@ -257,6 +264,12 @@ class Meteor:
                         gain = _gain(start, end, *place)
                         found[place[0]].append(Match(3, *place, start, end, gain))
         return found
+
+
+@functools.lru_cache(4)
+def meteor_of(language: str) -> Meteor:
+    """Returns the `Meteor` of a language, one for all who ask."""
+    return Meteor(language)
 
 
 def _gain(start: int, end: int, own_start: int, own_end: int) -> int:

@@ -29,13 +29,13 @@ _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15  # any odd number without a pattern
 _JAR, _PARAPHRASES = "meteor-1.5.jar", "paraphrase-en.gz"
 # Checksums (CRC-32) of the tables in pycocoevalcap 1.2: with others, scores are not METEOR 1.5's.
-_ENGLISH = {
+ENGLISH_TABLES = {
     "synonym/english.synsets": 0x6C990708,
     "synonym/english.exceptions": 0x7AD3F6EE,
     "nonbreaking/english.prefixes": 0x4E8B94BA,
     _PARAPHRASES: 0xAF15BEDE,
 }
-_ARABIC = {"stem/arabic-buckwalter-reduced.gz": 0x113B82F2}
+ARABIC_TABLES = {"stem/arabic-buckwalter-reduced.gz": 0x113B82F2}
 
 
 class TablesError(OSError):
@@ -92,7 +92,7 @@ def write_lists(folder: Path, name: str, lists: Iterable[tuple[int, Sequence[int
 
 
 @functools.cache
-def _installed() -> Path:
+def installed() -> Path:
     """Returns the folder of METEOR in the installed pycocoevalcap."""
     spec = find_spec("pycocoevalcap")
     for place in spec.submodule_search_locations if spec else ():
@@ -101,26 +101,24 @@ def _installed() -> Path:
     raise TablesError("METEOR's tables are not installed: `pip install pycocoevalcap`.")
 
 
-def open_table(name: str):
-    """Opens one of METEOR's tables for reading bytes; words are UTF-8.
+def read_table(name: str) -> bytes:
+    """Returns the content of one of METEOR's tables; words are UTF-8.
 
     Raises:
         TablesError: It is missing.
     """
-    folder = _installed()
+    folder = installed()
     try:
-        if name == _PARAPHRASES:
-            return gzip.open(folder / "data" / name)
-        file = zipfile.ZipFile(folder / _JAR).open(name)
+        with zipfile.ZipFile(folder / _JAR) as jar:
+            content = jar.read(name)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise TablesError(f"METEOR's table {name} in {folder} cannot be read: {error}.") from error
-    return gzip.open(file) if name.endswith(".gz") else file
+    return gzip.decompress(content) if name.endswith(".gz") else content
 
 
 def function_words(language: str) -> frozenset[str]:
     """Returns the words that METEOR takes for function words in a language, by its English name."""
-    with open_table(f"function/{language}.words") as file:
-        return frozenset(file.read().decode().splitlines())
+    return frozenset(read_table(f"function/{language}.words").decode().splitlines())
 
 
 def english_index() -> Path:
@@ -132,12 +130,12 @@ def english_index() -> Path:
     Raises:
         TablesError: Tables are missing or of another version, or the cache cannot be written.
     """
-    return _index("english", _ENGLISH, _write_english)
+    return _index("english", ENGLISH_TABLES, _write_english)
 
 
 def arabic_index() -> Path:
     """Returns the folder with the hash of each Arabic word's stem; errors as `english_index`."""
-    return _index("arabic", _ARABIC, _write_arabic)
+    return _index("arabic", ARABIC_TABLES, _write_arabic)
 
 
 def _index(language: str, tables: dict[str, int], write) -> Path:
@@ -162,7 +160,7 @@ def _index(language: str, tables: dict[str, int], write) -> Path:
 
 
 def _check_version(tables: dict[str, int]) -> None:
-    folder = _installed()
+    folder = installed()
     with zipfile.ZipFile(folder / _JAR) as jar:
         found = {entry.filename: entry.CRC for entry in jar.infolist()}
     if _PARAPHRASES in tables:
@@ -191,8 +189,8 @@ def _write_english(folder: Path) -> None:
     write_lists(folder, "synsets", ((word_hash(word), sets) for word, sets in synsets.items()))
     write_lists(folder, "exceptions", ((word_hash(form), sorted(sets)) for form, sets in meanings))
     write_lists(folder, "paraphrases", _paraphrases())
-    with open_table("nonbreaking/english.prefixes") as file:
-        lines = [line.split() for line in file.read().decode().splitlines()]
+    text = read_table("nonbreaking/english.prefixes").decode()
+    lines = [line.split() for line in text.splitlines()]
     # Some keep their full stop before a number alone.
     prefixes = {line[0]: "#NUMERIC_ONLY#" in line for line in lines if line and line[0][0] != "#"}
     write_json(folder / "prefixes.json", prefixes)
@@ -200,9 +198,8 @@ def _write_english(folder: Path) -> None:
 
 def _pairs(name: str) -> Iterable[tuple[bytes, bytes]]:
     """Yields the first and second line of every two."""
-    with open_table(name) as file:
-        for first in file:
-            yield first.rstrip(b"\r\n"), next(file)
+    lines = iter(read_table(name).splitlines())
+    yield from zip(lines, lines, strict=True)
 
 
 def _paraphrases() -> Iterable[tuple[int, list[int]]]:
@@ -216,7 +213,7 @@ def _paraphrases() -> Iterable[tuple[int, list[int]]]:
             yield hashes[word]
 
     phrases, beginnings = set(), set()
-    with open_table(_PARAPHRASES) as file:
+    with gzip.open(installed() / "data" / _PARAPHRASES) as file:
         last, found = None, []
         for _ in file:  # a probability, which METEOR does not use
             phrase, paraphrase = next(file), next(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from sat_tf.scores.meteor_tables import (
@@ -105,7 +105,7 @@ class Word(NamedTuple):
 
 
 def java_hash(text: str) -> int:
-    """Computes Java's hash of a text, without its sign: 31 h + c over UTF-16 units c, modulo 2^32."""
+    """Computes Java's hash of a text: 31 h + c over UTF-16 units c, modulo 2^32, without a sign."""
     found = 0
     if text.isascii():
         for code in text.encode():
@@ -192,11 +192,12 @@ class _Synonyms:
     """WordNet's sets of synonyms, those of a word's base forms among them."""
 
     # WordNet's rules of detachment: nouns, verbs, adjectives.
-    _ENDINGS = [
-        rule.partition(":")[::2]
-        for rule in "s: ses:s xes:x zes:z ches:ch shes:sh men:man ies:y s: ies:y es:e es: ed:e ed: "
-        "ing:e ing: er: est: er:e est:e".split(" ")
-    ]
+    _ENDINGS = (
+        *(("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh")),
+        *(("men", "man"), ("ies", "y"), ("s", ""), ("ies", "y"), ("es", "e"), ("es", "")),
+        *(("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
+        *(("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
+    )
 
     def __init__(self) -> None:
         self._synsets = MappedLists(english_index(), "synsets")

@@ -1,4 +1,4 @@
-"""Words of English captions, as Stanford's tokeniser finds them (CoreNLP 3.4.1's, of pycocoevalcap).
+"""Words of English captions, as Stanford's PTB tokeniser (CoreNLP 3.4.1) finds them.
 
 At each place the longest of its patterns, what has to follow among it, makes the next token; of
 two as long the earlier one. docs/metrics.md lists what is not promised.
@@ -6,11 +6,13 @@ two as long the earlier one. docs/metrics.md lists what is not promised.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-_NUMERALS = "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070\u2074-\u207e\u2080-\u208e\u2150-\u218b\u2460-\u249b\u24ea-\u24ff\u2776-\u2793"
+_NUMERALS = (
+    "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070\u2074-\u207e\u2080-\u208e\u2150-\u218b\u2460-\u249b"
+    "\u24ea-\u24ff\u2776-\u2793"
+)
 _LETTER = rf"(?:[^\W\d_{_NUMERALS}][\u02c2-\u036f\u00ad]*)"
 _ALNUM = rf"(?:[^\W_{_NUMERALS}][\u02c2-\u036f\u00ad]*)"
 _A = "['\u0092\u2019]"
@@ -47,8 +49,8 @@ _TITLES = (
 )
 _BEFORE_NUMBERS = "ca c fig figs prop no nos art bldg pp op"
 _FILES = (
-    "bat bmp c class cgi cpp dll doc docx exe gif gz h htm html jar java jpeg jpg mov mp3 pdf php pl "
-    "png ppt ps py sql tar txt wav x xml zip wmv"
+    "bat bmp c class cgi cpp dll doc docx exe gif gz h htm html jar java jpeg jpg mov mp3 pdf php "
+    "pl png ppt ps py sql tar txt wav x xml zip wmv"
 )
 _STARTERS = (
     "A About According Additionally After An And As At But Earlier For He However If In It Last "
@@ -125,7 +127,10 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
         (f"({_AUXILIARY})(?:[^A-Za-z]|$)", _straight),
         ("[0-9]{1,2}[-/][0-9]{1,2}[-/][0-9]{2,4}", _as_is),
         (f"[-+]?(?:{_NUMBER})", _as_is),
-        ("[\u207a\u207b]?[\u2070\u2074-\u2079\u00b9\u00b2\u00b3]+|[\u208a\u208b]?[\u2080-\u2089]+", _as_is),
+        (
+            "[\u207a\u207b]?[\u2070\u2074-\u2079\u00b9\u00b2\u00b3]+|[\u208a\u208b]?[\u2080-\u2089]+",
+            _as_is,
+        ),
         ("(?:[0-9]{1,4}[- ])?[0-9]{1,4}[/\u2044][0-9]{1,4}", _as_is),
         ("[\u00bc-\u00be\u2153\u2154]", _form),
         (f"{_SLASHED}(?:/{_SLASHED}){{1,2}}", _as_is),
@@ -167,7 +172,27 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
     )
 ]
 _WHOLE = re.compile("([A-Za-z]+|[.,])(?: |$)")  # what most captions consist of
-PUNCTUATION = frozenset("'' ' `` ` -LRB- -RRB- -LCB- -RCB- . ? ! , : - -- ... ;".split())
+PUNCTUATION = frozenset(
+    [
+        "''",
+        "'",
+        "``",
+        "`",
+        "-LRB-",
+        "-RRB-",
+        "-LCB-",
+        "-RCB-",
+        ".",
+        "?",
+        "!",
+        ",",
+        ":",
+        "-",
+        "--",
+        "...",
+        ";",
+    ]
+)
 """Tokens that pycocoevalcap drops; it misses the brackets, which are in small letters by then."""
 
 

@@ -16,8 +16,7 @@ from tests.digits.digit_fixtures import (  # noqa: F401  (fixtures, found by nam
     mnist,
     tiny_digits,
 )
-from tests.training.small_runs import java_hidden, scenes_encoder, skip_validation
-from training.metrics import java
+from tests.training.small_runs import hide_meteor, meteor_hidden, scenes_encoder, skip_validation
 from training.train import main
 
 TINY = (
@@ -69,20 +68,20 @@ def unvalidated(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _without_java(request, monkeypatch):
-    """Hides Java from every test, unless its file sets `USES_JAVA`.
+def _without_meteor(request, monkeypatch):
+    """Hides METEOR from every test, unless its file sets `USES_METEOR`.
 
     Through the test's own `monkeypatch`: two that undo the same name undo it in turn only if they
-    were made in turn, and what is left otherwise hides Java from all later tests.
+    were made in turn, and what is left otherwise hides METEOR from all later tests.
     """
-    if not getattr(request.module, "USES_JAVA", False):
-        monkeypatch.setattr(java, "find_java", lambda: None)
+    if not getattr(request.module, "USES_METEOR", False):
+        hide_meteor(monkeypatch)
 
 
 def trained(factory: pytest.TempPathFactory, name: str, *flags: str) -> Path:
     def train(folder: Path) -> None:
         places = ("--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache"))
-        with java_hidden():
+        with meteor_hidden():
             assert main([*TINY, *places, *flags]) == 0
 
     return built_once(factory, name, train) / "run"
@@ -142,7 +141,7 @@ def photographs(tmp_path_factory) -> TinyPhotographs:
         flags += [*scenes_encoder(folder), "--data-dir", str(data_dir)]
         flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
         said = io.StringIO()
-        with contextlib.redirect_stdout(said), java_hidden():
+        with contextlib.redirect_stdout(said), meteor_hidden():
             assert main(flags) == 0
         (folder / "encoder.weights.h5").unlink()
         (folder / "said.txt").write_text(said.getvalue())

@@ -12,10 +12,11 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.runs import TrainedCaptioner
+from sat_tf.scores import TablesError
 from training import model
 from training import train as command
 from training.config import read_run_config, settled
-from training.metrics import java
+from training.metrics import captions
 from training.run_state import ownership
 from training.run_state.logs import Validate
 from training.train import parse
@@ -71,11 +72,20 @@ def report_of(folder: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def java_hidden():
-    """No Java inside: starting it costs more than a tiny run."""
+def meteor_hidden():
+    """No METEOR inside: indexing its tables costs more than a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(java, "find_java", lambda: None)
+        hide_meteor(patch)
         yield
+
+
+def hide_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes METEOR's tables away."""
+
+    def missing(*_):
+        raise TablesError("there are no tables")
+
+    monkeypatch.setattr(captions, "meteor_of", missing)
 
 
 def skip_validation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_three_runs_stand_side_by_side_each_against_the_first(capsys, soft_run, 
             difference, low, high = differences[3 * place : 3 * place + 3]
             assert difference == pytest.approx(score - scores[0], abs=0.02)
             assert low <= difference <= high or metric == "bleu_4"
-    assert not numbers(said, "meteor")  # there is no Java here
+    assert not numbers(said, "meteor")  # its tables are hidden
 
 
 def test_seeds_of_a_system_are_averaged(capsys, soft_run, hard_run, none_run):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sat_tf import runs
-from tests.training.small_runs import exit_of, java_hidden
+from tests.training.small_runs import exit_of, meteor_hidden
 from training.config import read_run_config
 from training.distill import main, predict
 from training.inputs import load_data
@@ -25,7 +25,7 @@ SMALL += ["--fit.validation-images", "4", "--search.beam", "1"]
 def teachers(tmp_path_factory) -> list[str]:
     """Two runs; the second one saw mirrored images."""
     folder = tmp_path_factory.mktemp("teachers")
-    with java_hidden():
+    with meteor_hidden():
         for name, flags in (("soft", []), ("hard", ["--data.mirror", "True", "--seed", "1"])):
             flags = [*SMALL, *flags, "--run-dir", str(folder / name)]
             assert train(["--recipe", f"scenes_{name}", *flags]) == 0
@@ -75,7 +75,7 @@ def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
 def test_a_student_learns_from_predictions_and_resumes(teachers, predictions, tmp_path, capsys):
     base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(tmp_path / "student")]
     flags = [*base, "--fit.distillation-weight", "0.5"]
-    with java_hidden():
+    with meteor_hidden():
         assert train([*flags, "--predictions", predictions]) == 0
     assert "predictions are 50 % of each word's target" in capsys.readouterr().out
     contents = json.loads((tmp_path / "student" / "data.json").read_text())
@@ -134,7 +134,7 @@ def test_a_student_inherits_the_teachers_of_its_teachers(teachers, tmp_path):
     predictions = tmp_path / "p.npz"
     assert main([str(folder), teachers[1], "--out", str(predictions)]) == 0
     base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(student)]
-    with java_hidden():
+    with meteor_hidden():
         given = ["--fit.distillation-weight", "0.5", "--predictions", str(predictions)]
         assert train([*base, *given]) == 0
     assert teachers_of(student) == Teachers(("captioners",), ("boxes", "reward"))

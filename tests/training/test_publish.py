@@ -14,7 +14,7 @@ import yaml
 import sat_tf
 from sat_tf import published, weights
 from sat_tf.errors import RunError
-from tests.training.small_runs import java_hidden, train
+from tests.training.small_runs import meteor_hidden, train
 from training import average
 from training.compare import evaluation_folder
 from training.config import read_run_config
@@ -29,7 +29,7 @@ def mine(soft_run, tmp_path_factory):
     """The published captioner of a run, and what the command printed."""
     out = tmp_path_factory.mktemp("captioners") / "mine"
     flags = ["--check", "--cache-dir", str(soft_run.parent / "cache"), "--licence", "CC0"]
-    with java_hidden():
+    with meteor_hidden():
         assert main([str(soft_run), str(out), *flags]) == 0
     return out
 

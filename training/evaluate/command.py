@@ -23,6 +23,7 @@ from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
+from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
@@ -39,7 +40,6 @@ from training.evaluate.reports import (
 )
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
-from training.metrics.score_tokens import ScoreTokens, check_tokens
 from training.tables import counted
 
 UNREADABLE = "cannot be read"

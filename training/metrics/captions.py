@@ -1,17 +1,13 @@
-"""BLEU, METEOR, CIDEr and ROUGE-L of generated captions by pycocoevalcap, on the 0-100 scale.
+"""BLEU, METEOR, CIDEr and ROUGE-L of generated captions, on the 0-100 scale.
 
 The contribution of each image is kept, so that corpus scores can be recomputed for any resample of
-the images, which gives their intervals. The Java programs run through `java.py`: pycocoevalcap's
-own wrappers write into the installed package and wait forever for a dead process.
+the images, which gives their intervals.
 """
 
 from __future__ import annotations
 
 import collections
-import importlib.metadata
 import math
-import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,37 +15,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.tokens import Segmenter, Unit, default_segmenter, primary
-from training.metrics import java
+from sat_tf.scores.cider import CiderD, count_grams
+from sat_tf.scores.meteor import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
+from sat_tf.scores.meteor_tables import TablesError
+from sat_tf.scores.ngrams import (
+    BLEU_ORDERS,
+    bleu_scores,
+    bleu_statistics,
+    cider_scores,
+    rouge_scores,
+)
+from sat_tf.scores.score_tokens import (
+    DEFINITIONS,
+    NOT_WORDS,
+    OVER_CHARACTERS,
+    UNSPLIT,
+    ScoreTokens,
+    default_tokens,
+    signature,
+    split_lines,
+    tokens_version,
+)
+from sat_tf.tokens import Segmenter, Unit, default_segmenter
 from training.metrics.bootstrap import (
     UNDEFINED,
     Interval,
     few_images_note,
     interval_over_images,
 )
-from training.metrics.cider import CiderD, count_grams
-from training.metrics.java import (
-    ENGLISH,
-    JavaError,
-    Tables,
-    meteor_scores,
-    meteor_statistics,
-    tables_of,
-)
-from training.metrics.score_tokens import (
-    NOT_WORDS,
-    OVER_CHARACTERS,
-    UNSPLIT,
-    ScoreTokens,
-    default_tokens,
-    split_lines,
-    tokens_version,
-)
 
-BLEU_ORDERS = 4
-# pycocoevalcap's guards against division by zero, so that scores agree to the last digit.
-_TINY, _SMALL = 1e-15, 1e-9
-_NO_METEOR = "METEOR is left out: it needs Java."
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
 _ERRORS = 2.0  # standard errors by which captions have to fit their own images better
@@ -106,35 +100,6 @@ class CaptionScores:
         }
 
 
-def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
-    """Computes corpus BLEU from summed statistics, for any number of corpora at once.
-
-    BLEU-n = min(1, exp(1 - 1/ratio)) * (prod_{k<=n} correct_k / guess_k)^(1/n), with ratio =
-    length / closest reference length; `_no_bp` omits the first factor. Both are NaN, undefined, if
-    no k-gram of some order k <= n matches, as the geometric mean then has no logarithm.
-
-    Args:
-        totals: `[..., 10]`, sums over images of the clipped n-gram matches of the candidate by
-            order (4), its n-grams by order (4), its words, and the words of the reference closest
-            in length (the shorter of two).
-
-    Returns:
-        `bleu_n`, `bleu_n_no_bp` (0-100 or NaN) and `brevity_ratio`, each `[...]`.
-
-    References:
-        Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation".
-    """
-    correct, guess = totals[..., :BLEU_ORDERS], totals[..., BLEU_ORDERS : 2 * BLEU_ORDERS]
-    length, reference_length = totals[..., -2], totals[..., -1]
-    precision = np.where(correct > 0, (correct + _TINY) / (guess + _SMALL), np.nan)
-    bleu = 100.0 * np.cumprod(precision, axis=-1) ** (1.0 / np.arange(1, BLEU_ORDERS + 1))
-    ratio = (length + _TINY) / (reference_length + _SMALL)
-    penalty = np.exp(np.minimum(0.0, 1.0 - 1.0 / ratio))
-    result = {f"bleu_{n + 1}": bleu[..., n] * penalty for n in range(BLEU_ORDERS)}
-    result |= {f"bleu_{n + 1}_no_bp": bleu[..., n] for n in range(BLEU_ORDERS)}
-    return result | {"brevity_ratio": length / np.maximum(reference_length, _SMALL)}
-
-
 def score_captions(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
@@ -150,9 +115,8 @@ def score_captions(
     Args:
         candidates: Image id -> caption. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
-        meteor: True requires METEOR, False skips it, None computes it if Java runs.
-        tokens: What splits all captions; by default that of `default_tokens`, where "ptb" gives
-            way to "simple" if Java does not run.
+        meteor: True requires METEOR, False skips it, None computes it if its tables are there.
+        tokens: What splits all captions; by default that of `default_tokens`.
         language: Language code of the captions, such as "de".
         unit: How captions were split for the captioner, for the default of `tokens`.
         segmenter: The same.
@@ -163,18 +127,12 @@ def score_captions(
     Raises:
         ValueError: Nothing to score, ids that differ, an image without references, METEOR
             required for scores over characters, or a package that splits is not installed.
-        JavaError: `meteor=True` and METEOR did not run, or `tokens="ptb"` and Java did not.
+        TablesError: `meteor=True` and METEOR's tables are missing.
     """
     _check(candidates, references)
     notes: list[str] = []
-    default = default_tokens(language, unit, segmenter)
-    try:
-        found = tokenise(candidates, references, tokens or default, language)
-    except JavaError as error:
-        if tokens:
-            raise
-        notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
-        found = tokenise(candidates, references, "simple", language)
+    chosen = tokens or default_tokens(language, unit, segmenter)
+    found = tokenise(candidates, references, chosen, language)
     if found.tokeniser in ("ptb", "simple") and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
     if characters := found.tokeniser in OVER_CHARACTERS:
@@ -185,21 +143,23 @@ def score_captions(
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
     if empty := sum(not caption for caption in found.candidates):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
-    bleu = _bleu_statistics(found)
-    per_image = bleu_scores(bleu) | {"cider": _cider(found), "rouge_l": _rouge(found)}
+    texts = (found.candidates, found.references)
+    bleu = bleu_statistics(*texts)
+    per_image = bleu_scores(bleu) | {"cider": cider_scores(*texts), "rouge_l": rouge_scores(*texts)}
     scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
     scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
     undefined = _undefined_note(scores, "characters" if characters else "words")
-    fit, rows, tables = verdict(candidates, found), None, tables_of(language)
+    fit, rows, tables = verdict(candidates, found), None, ENGLISH
     if meteor or meteor is None:
         try:
-            rows = meteor_statistics(found.candidates, found.references, tables)
+            program = meteor_of(language)
+            rows, tables = program.statistics(*texts), program.tables
             per_image["meteor"] = meteor_scores(rows, tables)
             scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
-        except JavaError as error:
+        except TablesError as error:
             if meteor:
                 raise
-            notes.append(f"METEOR is left out: {error}" if java.find_java() else _NO_METEOR)
+            notes.append(f"METEOR is left out: {error}")
     return CaptionScores(
         scores,
         tuple(candidates),
@@ -209,26 +169,12 @@ def score_captions(
         rows,
         notes + undefined,
         _versions(found.tokeniser, rows is not None),
-        _signature(found, language, None if rows is None else tables),
+        signature(
+            found.tokeniser, language, found.references, None if rows is None else str(tables)
+        ),
         tables,
         fit,
     )
-
-
-def _signature(found: TokenisedCaptions, language: str, tables: Tables | None) -> str:
-    """Formats what scores have to share to be compared; of the versions, those that count."""
-    fewest, most = (f({len(r) for r in found.references}) for f in (min, max))
-    parts = {
-        "lang": primary(language),
-        "nrefs": most if fewest == most else f"{fewest}-{most}",
-        "tok": f"{found.tokeniser}-{tokens_version(found.tokeniser)}",
-        "case": "lc",
-        "punct": "no",
-    }
-    if tables:
-        parts["meteor"] = f"1.5-{tables}"
-    parts["pycocoevalcap"] = importlib.metadata.version("pycocoevalcap")
-    return "|".join(f"{name}:{value}" for name, value in parts.items())
 
 
 def score_interval(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
@@ -374,7 +320,7 @@ def quick_scores(
     language: str = "en",
     frequencies: CiderD | None = None,
 ) -> dict[str, float]:
-    """Computes `bleu_1` ... `bleu_4` and `cider` (0-100 or NaN) without Java, for every epoch.
+    """Computes `bleu_1` ... `bleu_4` and `cider` (0-100 or NaN), for every epoch.
 
     Args:
         candidates: Image id -> caption.
@@ -386,10 +332,10 @@ def quick_scores(
     """
     _check(candidates, references)
     found = tokenise(candidates, references, tokens, language)
-    bleu = bleu_scores(_bleu_statistics(found).sum(axis=0))
+    bleu = bleu_scores(bleu_statistics(found.candidates, found.references).sum(axis=0))
     scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
     if frequencies is None:
-        return scores | {"cider": float(np.mean(_cider(found)))}
+        return scores | {"cider": float(np.mean(cider_scores(found.candidates, found.references)))}
     parts = []
     for caption, others in zip(found.candidates, found.references, strict=True):
         own, *theirs = (
@@ -415,7 +361,7 @@ def caption_frequencies(
 
 
 def quick_tokens(**splitting) -> ScoreTokens:
-    """Returns the tokeniser of the scores after each epoch: `default_tokens` without Java."""
+    """Returns the tokeniser of the scores after each epoch: `simple` for English."""
     found = default_tokens(**splitting)
     return "simple" if found == "ptb" else found
 
@@ -453,7 +399,11 @@ def note_on_scores(**splitting) -> str | None:
     """Returns a sentence on what the scores of such captions cannot tell; None if there is none."""
     if default_tokens(**splitting) in OVER_CHARACTERS:
         return NOT_WORDS
-    return None if java.find_java() else _NO_METEOR
+    try:
+        check_tables()
+    except TablesError as error:
+        return f"METEOR will be left out: {error}"
+    return None
 
 
 def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
@@ -480,58 +430,9 @@ def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
     return [f"{names} {verb} undefined: no caption has {run} in common with a reference.", *found]
 
 
-def _bleu_statistics(tokens: TokenisedCaptions) -> np.ndarray:
-    """Computes the contribution of each image to the totals of `bleu_scores`, `[N, 10]`."""
-    from pycocoevalcap.bleu.bleu_scorer import BleuScorer
-
-    scorer = BleuScorer(n=BLEU_ORDERS)
-    for caption, references in zip(tokens.candidates, tokens.references, strict=True):
-        scorer += (caption, references)
-    parts = scorer.ctest
-    closest = [min((abs(n - p["testlen"]), n) for n in p["reflen"])[1] for p in parts]
-    rows = [
-        [*part["correct"], *part["guess"], part["testlen"], length]
-        for part, length in zip(parts, closest, strict=True)
-    ]
-    return np.array(rows, np.float64)
-
-
-def _cider(tokens: TokenisedCaptions) -> np.ndarray:
-    """Returns the CIDEr of each image; all NaN where no n-gram tells one image from another."""
-    from pycocoevalcap.cider.cider_scorer import CiderScorer
-
-    scorer, count = CiderScorer(), len(tokens.candidates)
-    for caption, references in zip(tokens.candidates, tokens.references, strict=True):
-        scorer += (caption, references)
-    # pycocoevalcap fails on references without a word, and gives 0 if all n-grams weigh nothing.
-    if not any(map(any, tokens.references)):
-        return np.full(count, np.nan)
-    scores = 100.0 * np.asarray(scorer.compute_score()[1], np.float64)
-    # Asking for the frequency of an n-gram that no reference has makes it one of 0.
-    found = filter(None, scorer.document_frequency.values())
-    return scores if min(found) < count else np.full(count, np.nan)
-
-
-def _rouge(tokens: TokenisedCaptions) -> np.ndarray:
-    from pycocoevalcap.rouge.rouge import Rouge
-
-    rouge = Rouge()
-    # pycocoevalcap takes an empty caption for one empty word, which an empty reference matches.
-    values = [
-        rouge.calc_score([caption], references) if caption else 0.0
-        for caption, references in zip(tokens.candidates, tokens.references, strict=True)
-    ]
-    return 100.0 * np.asarray(values, np.float64)
-
-
 def _versions(tokeniser: ScoreTokens, with_meteor: bool) -> dict[str, str]:
-    versions = {"pycocoevalcap": importlib.metadata.version("pycocoevalcap")}
+    versions = {"pycocoevalcap": DEFINITIONS}
     versions["tokeniser"] = f"{tokeniser} {tokens_version(tokeniser)}"
     if with_meteor:
         versions["meteor"] = "1.5"
-    if tokeniser == "ptb" or with_meteor:
-        command = [java.find_java(), "-version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
-        versions["java"] = found.group(1) if found else "unknown"
     return versions

@@ -11,11 +11,11 @@ from typing import Self
 import numpy as np
 
 from sat_tf.objectives.reward import Reward, RewardObjective
+from sat_tf.scores.cider import ORDERS, CiderD, Gram, count_grams
+from sat_tf.scores.meteor import meteor_of
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config import RewardConfig, RunConfig
 from training.data.captions import CaptionTable
-from training.metrics.cider import ORDERS, CiderD, Gram, count_grams
-from training.metrics.java import MeteorProgram
 
 _SCALE = 10.0  # that of the published CIDEr-D
 
@@ -38,7 +38,7 @@ def reward_of(
     """Makes the reward: CIDEr-D, plus BLEU's precisions and METEOR if they have a weight.
 
     Raises:
-        JavaError: METEOR has a weight and cannot run.
+        TablesError: METEOR has a weight and no tables.
     """
     rewards: list[tuple[float, Reward]] = [(1.0, CiderReward.of(table))]
     if config.bleu_weight:
@@ -135,7 +135,7 @@ class BleuReward(CaptionReward):
 
 
 class CiderReward(CaptionReward):
-    """CIDEr-D of captions of training images, 0 to 10; see `training.metrics.cider`.
+    """CIDEr-D of captions of training images, 0 to 10; see `sat_tf.scores.cider`.
 
     `<end>` counts as a word: otherwise a caption that breaks off ("a man on a") would score like
     one that ends.
@@ -158,9 +158,8 @@ class CiderReward(CaptionReward):
 class MeteorReward:
     """METEOR of single captions under their image's training captions, 0 to 10.
 
-    As in an evaluation, by the program that pycocoevalcap comes with; it takes up to 2 GB.
-    Unlike `CiderReward` it does not see `<end>`, and a caption that breaks off loses only by the
-    words that it lacks.
+    As in an evaluation. Unlike `CiderReward` it does not see `<end>`, and a caption that breaks off
+    loses only by the words that it lacks.
 
     Args:
         table: The captions; images as in `table.image_index`.
@@ -168,7 +167,7 @@ class MeteorReward:
         language: Language code, for METEOR's tables.
 
     Raises:
-        JavaError: There is no Java, or METEOR did not start.
+        TablesError: METEOR's tables are missing.
 
     References:
         Denkowski and Lavie (2014), "Meteor Universal: Language Specific Translation Evaluation for
@@ -178,7 +177,7 @@ class MeteorReward:
     def __init__(self, table: CaptionTable, vocabulary: Vocabulary, language: str = "en") -> None:
         self._vocabulary = vocabulary
         self._references = [[*map(self._text, group)] for group in references_of(table)]
-        self._meteor = MeteorProgram(language)
+        self._meteor = meteor_of(language)
 
     def __call__(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Computes the rewards of captions, float32 `[N]`; see `CaptionReward`."""

@@ -4,7 +4,6 @@ The examples are not part of the repository: `SAT_TF_TEST_DATA/conformance` hold
 """
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from PIL import Image
 from training.evaluate.command import main
 from training.metrics.captions import score_captions
 
-USES_JAVA = True  # see tests/training/conftest.py
+USES_METEOR = True  # see tests/training/conftest.py
 
 METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider")
 
@@ -30,8 +29,8 @@ NLG_EVAL = (0.55, 0.428174, 0.284043, 0.201143, 0.295797, 0.522104, 1.242192)
 NLG_EVAL_TEST = (0.799999, 0.632455, 0.5108729, None, 0.44434387, 0.9070631, None)
 
 pytestmark = [
-    pytest.mark.slow,  # each starts METEOR
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java"),
+    pytest.mark.slow,  # METEOR's tables are indexed
+    pytest.mark.usefixtures("meteor_cache"),
 ]
 
 

@@ -23,7 +23,6 @@ from training.inspect.survey import (
     warnings_of,
 )
 from training.little_data import LEARN_ON
-from training.metrics import java
 
 
 def split_of(*captions: tuple[str, ...], **options) -> Split:
@@ -109,11 +108,6 @@ SPLIT = {
     },
     **{"signs": {"95%": "95"}, "with_signs": 1},
 }
-
-
-@pytest.fixture(autouse=True)
-def _java(monkeypatch):
-    monkeypatch.setattr(java, "find_java", lambda: "java")
 
 
 def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[str]:

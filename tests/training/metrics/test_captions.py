@@ -1,20 +1,15 @@
-"""Caption scores against pycocoevalcap itself, and what happens without a working Java."""
-
-import shutil
+"""Caption scores against pycocoevalcap itself, and what happens without METEOR's tables."""
 
 import numpy as np
 import pytest
 
-from training.metrics import java
+from sat_tf.scores import TablesError
+from sat_tf.scores.ngrams import bleu_scores
 from training.metrics.captions import (
-    bleu_scores,
     caption_frequencies,
     quick_scores,
     score_captions,
 )
-from training.metrics.java import JavaError
-
-USES_JAVA = True  # see tests/training/conftest.py
 
 REFERENCES = {
     "a": ["A dog runs across the green grass .", "The brown dog is running outside ."],
@@ -28,19 +23,6 @@ CANDIDATES = {
     "c": "a man is climbing a steep rock",
     "d": "a bird sits on a wire fence near the house",
 }
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
-
-
-@pytest.fixture
-def no_java(monkeypatch):
-    monkeypatch.setattr(java, "find_java", lambda: None)
-
-
-def fake_java(monkeypatch, tmp_path, script):
-    program = tmp_path / "java"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(java, "find_java", lambda: str(program))
 
 
 def reference_bleu(words, references):
@@ -64,7 +46,7 @@ def random_captions(count, seed=0, low=1, high=15):
     }
 
 
-def test_corpus_bleu_from_statistics_equals_pycocoevalcap(no_java):
+def test_corpus_bleu_from_statistics_equals_pycocoevalcap():
     # Three random corpora: shorter than, as long as, and longer than their references.
     for high in (8, 15, 25):
         candidates, _ = random_captions(40, seed=high, high=high)
@@ -81,7 +63,7 @@ def test_corpus_bleu_from_statistics_equals_pycocoevalcap(no_java):
             assert np.array_equal(defined, (scores.bleu[:, : n + 1] > 0).all(axis=1))
 
 
-def test_brevity_penalty_is_all_that_the_two_bleus_differ_in(no_java):
+def test_brevity_penalty_is_all_that_the_two_bleus_differ_in():
     scores = score_captions({"a": "a dog runs"}, {"a": ["a dog runs on grass", "x y z u v w q"]})
     ratio = 3 / 5  # the closest reference has five words
     assert scores.scores["brevity_ratio"] == pytest.approx(ratio)
@@ -89,37 +71,18 @@ def test_brevity_penalty_is_all_that_the_two_bleus_differ_in(no_java):
     assert scores.scores["bleu_1"] == pytest.approx(100 * np.exp(1 - 1 / ratio))
 
 
-def test_without_java_meteor_is_left_out_and_said_so(no_java):
+def test_without_tables_meteor_is_left_out_and_said_so():
     scores = score_captions(CANDIDATES, REFERENCES)
-    assert scores.tokeniser == "simple"
-    assert "meteor" not in scores.scores
-    assert any("METEOR is left out" in note for note in scores.notes)
+    assert scores.tokeniser == "ptb" and "tok:ptb-" in scores.signature
+    assert "meteor" not in scores.scores and "meteor" not in scores.signature
+    assert any("METEOR is left out: there are no tables" in note for note in scores.notes)
     assert {"bleu_4", "cider", "rouge_l"} <= set(scores.scores)
     assert scores.scores["bleu_1"] > 50
-
-
-def test_meteor_asked_for_without_java_is_an_error(no_java):
-    with pytest.raises(JavaError, match="Java was not found"):
+    with pytest.raises(TablesError, match="no tables"):
         score_captions(CANDIDATES, REFERENCES, meteor=True)
 
 
-def test_a_java_that_fails_falls_back_and_says_why(monkeypatch, tmp_path):
-    fake_java(monkeypatch, tmp_path, "echo no memory >&2; exit 3")
-    scores = score_captions(CANDIDATES, REFERENCES)
-    assert scores.tokeniser == "simple"
-    assert "meteor" not in scores.scores
-    assert "no memory" in " ".join(scores.notes)
-
-
-def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
-    fake_java(monkeypatch, tmp_path, "exec sleep 60")
-    monkeypatch.setattr(java, "SECONDS", 0.3)
-    monkeypatch.setattr(java, "SECONDS_PER_IMAGE", 0.0)
-    with pytest.raises(JavaError, match="no answer within"):
-        score_captions(CANDIDATES, REFERENCES, meteor=True)
-
-
-def test_a_bleu_without_a_match_is_undefined_and_said_so(no_java):
+def test_a_bleu_without_a_match_is_undefined_and_said_so():
     shown = {
         "b": ["two men sit on a bench", "two men"],
         "a": ["a brown dog runs across the wet grass"],
@@ -144,7 +107,7 @@ def test_a_bleu_without_a_match_is_undefined_and_said_so(no_java):
         assert any(note.startswith(said) for note in scores.notes)
 
 
-def test_captions_without_a_word_match_nothing(no_java):
+def test_captions_without_a_word_match_nothing():
     for candidate in ("", "  \n", "..."):
         scores = score_captions({"a": candidate}, {"a": ["a dog", ""]})
         rest = {name: v for name, v in scores.scores.items() if not np.isnan(v)}
@@ -152,7 +115,7 @@ def test_captions_without_a_word_match_nothing(no_java):
         assert any("1 of 1 captions are empty" in note for note in scores.notes)
 
 
-def test_cider_that_no_n_gram_can_tell_is_undefined(no_java):
+def test_cider_that_no_n_gram_can_tell_is_undefined():
     words = ["a dog", "a red ball"]
     for texts in ([words[0]], [words[0]] * 3, [""] * 2):  # one image; all alike; no words
         candidates = {str(i): text for i, text in enumerate(texts)}
@@ -168,8 +131,8 @@ def test_cider_that_no_n_gram_can_tell_is_undefined(no_java):
     assert not any("CIDEr" in note for note in scores.notes)
 
 
-def test_quick_scores_are_those_of_the_simple_tokeniser(no_java):
-    scores = score_captions(CANDIDATES, REFERENCES).scores
+def test_quick_scores_are_those_of_the_simple_tokeniser():
+    scores = score_captions(CANDIDATES, REFERENCES, tokens="simple").scores
     quick = quick_scores(CANDIDATES, REFERENCES)
     assert set(quick) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "cider"}
     assert quick == pytest.approx({name: scores[name] for name in quick})
@@ -187,86 +150,6 @@ def test_sets_that_cannot_be_scored_are_errors(candidates, references, message):
     for function in (score_captions, quick_scores):
         with pytest.raises(ValueError, match=message):
             function(candidates, references)
-
-
-@needs_java
-@pytest.mark.slow
-def test_meteor_equals_that_of_pycocoevalcap_even_for_awkward_captions(capfd):
-    candidates = CANDIDATES | {"e": "", "f": "a ||| dog\nruns\u2028 caf\u00e9", "g": "|||"}
-    references = REFERENCES | {
-        "e": ["A cat ."],
-        "f": ["A dog\nruns ||| caf\u00e9 .", "..."],
-        "g": ["A house ."],
-    }
-    scores = score_captions(candidates, references)
-    assert capfd.readouterr() == ("", "")
-    assert (scores.tokeniser, scores.notes[1:]) == ("ptb", [])
-    found = scores.per_image["meteor"]
-    assert found[4] == found[6] == 0
-    assert found[5] == pytest.approx(100)  # the bars and line breaks are not words
-
-    # What `pycocoevalcap.meteor.meteor.Meteor` 1.2 answers to the same tokens without the bars.
-    expected = [0.4384876665, 0.3484981911, 0.2957709076, 0.3875551872, 0.0, 1.0, 0.0]
-    np.testing.assert_allclose(found, 100 * np.array(expected), atol=1e-6)
-    assert scores.scores["meteor"] == pytest.approx(36.073283754, abs=1e-6)
-
-
-@needs_java
-def test_ptb_tokens_equal_those_of_pycocoevalcap():
-    from pycocoevalcap.tokenizer import ptbtokenizer
-
-    lines = ["A dog's ball, isn't it?", 'Red-and-white (striped) "shirt" ...', "It costs $5 -- !"]
-    try:
-        expected = ptbtokenizer.PTBTokenizer().tokenize({0: [{"caption": line} for line in lines]})
-    except OSError:
-        pytest.skip("pycocoevalcap's tokeniser writes into its own folder, which is read-only")
-    assert java.ptb_lines(lines) == expected[0]
-
-
-def made_up_captions(images):
-    """Captions of words in English-like proportions, with the marks captions have."""
-    rng = np.random.default_rng(0)
-    words = "a the dog man woman red ball runs jumps on in of grass beach water dog's isn't"
-    marks = ["", " .", ".", " , alone .", "!", ' "now"', " ; two-year-old boys", " (left)"]
-
-    def caption():
-        text = " ".join(rng.choice(words.split(), rng.integers(3, 14))).capitalize()
-        return text + marks[rng.integers(len(marks))]
-
-    ids = [f"{n}.jpg" for n in range(images)]
-    return {i: caption() for i in ids}, {i: [caption() for _ in range(5)] for i in ids}
-
-
-@needs_java
-@pytest.mark.slow
-def test_every_score_equals_that_of_the_reference_code():
-    from pycocoevalcap.bleu.bleu import Bleu
-    from pycocoevalcap.cider.cider import Cider
-    from pycocoevalcap.meteor.meteor import Meteor
-    from pycocoevalcap.rouge.rouge import Rouge
-    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
-
-    candidates, references = made_up_captions(100)
-    try:
-        found, truth = (
-            PTBTokenizer().tokenize(
-                {i: [{"caption": c} for c in texts] for i, texts in all_.items()}
-            )
-            for all_ in ({i: [c] for i, c in candidates.items()}, references)
-        )
-    except OSError:
-        pytest.skip("pycocoevalcap's tokeniser writes into its own folder, which is read-only")
-    expected = dict(
-        zip(
-            ("bleu_1", "bleu_2", "bleu_3", "bleu_4"),
-            Bleu(4).compute_score(truth, found, verbose=0)[0],
-            strict=True,
-        )
-    )
-    for name, scorer in {"cider": Cider(), "rouge_l": Rouge(), "meteor": Meteor()}.items():
-        expected[name] = scorer.compute_score(truth, found)[0]
-    scores = score_captions(candidates, references).scores
-    assert {name: scores[name] / 100 for name in expected} == pytest.approx(expected, abs=1e-8)
 
 
 def test_cider_by_frequencies_of_its_own_references_is_pycocoevalcap_s():

@@ -6,6 +6,7 @@ import pytest
 from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 
+from sat_tf.scores import TablesError
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
@@ -99,7 +100,7 @@ def test_short_captions_and_those_that_break_off_are_worth_less():
 
 
 class FakeMeteor:
-    """METEOR's place without Java: a score from the lengths, 0 to 100."""
+    """METEOR's place without its tables: a score from the lengths, 0 to 100."""
 
     def __init__(self, language):
         assert language == "en"
@@ -110,7 +111,7 @@ class FakeMeteor:
 
 
 def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
-    monkeypatch.setattr("training.teach.rewards.MeteorProgram", FakeMeteor)
+    monkeypatch.setattr("training.teach.rewards.meteor_of", FakeMeteor)
     places = np.repeat(np.arange(IMAGES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), Rows.of(tokens))
@@ -141,7 +142,7 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
             asked.extend(zip(captions, references, strict=True))
             return np.array([50.0, 12.5])
 
-    monkeypatch.setattr("training.teach.rewards.MeteorProgram", Listen)
+    monkeypatch.setattr("training.teach.rewards.meteor_of", Listen)
     tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
     table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), Rows.of(tokens))
     rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
@@ -150,11 +151,14 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
     np.testing.assert_allclose(rewards, [5.0, 1.25])
 
 
-def test_meteor_without_java_or_over_characters_is_an_error(monkeypatch):
-    monkeypatch.setattr("training.config.find_java", lambda: None)
+def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):
+    def missing():
+        raise TablesError("there are none")
+
+    monkeypatch.setattr("training.config.check_tables", missing)
     plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
     check_available(RunConfig(init_from="RUN", reward=plain))
-    with pytest.raises(ValueError, match="--reward.meteor_weight.*expected 0 without Java.*got 2"):
+    with pytest.raises(ValueError, match="--reward.meteor_weight.*0 without METEOR.*got 2"):
         check_available(RunConfig(init_from="RUN", reward=weighted))
     with pytest.raises(ValueError, match="meteor_weight.*0 for captions of characters"):
         RunConfig(

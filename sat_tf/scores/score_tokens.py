@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from sat_tf.errors import installation
+from sat_tf.scores.ptb import split_words
 from sat_tf.spellings import plain_forms
 from sat_tf.tokens import (
     RULES,
@@ -21,7 +22,6 @@ from sat_tf.tokens import (
     primary,
     tokenize,
 )
-from training.metrics.java import ptb_lines
 
 ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
 """Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that
@@ -34,6 +34,8 @@ NOT_WORDS = "The scores are over characters: they are not comparable with scores
 """Note on scores of `OVER_CHARACTERS`."""
 UNSPLIT = "Captions without spaces between words were split at spaces: see `--score-tokens`."
 """Note on scores by a tokeniser that finds no words in the language."""
+DEFINITIONS = "1.2"
+"""Version of pycocoevalcap whose definitions the scores follow."""
 PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi"}
 PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
 """Packages that tokenisers need."""
@@ -76,6 +78,31 @@ def tokens_version(name: ScoreTokens) -> str:
     return f"{program}{importlib.metadata.version(package)}-{RULES}"
 
 
+def signature(
+    name: ScoreTokens, language: str, references: Sequence[Sequence[str]], meteor: object | None
+) -> str:
+    """Formats what scores have to share to be compared; of the versions, those that count.
+
+    Args:
+        name: The tokeniser.
+        language: Language code of the captions.
+        references: Those of each image.
+        meteor: METEOR's tables, None without METEOR.
+    """
+    fewest, most = (f({len(own) for own in references}) for f in (min, max))
+    parts = {
+        "lang": primary(language),
+        "nrefs": most if fewest == most else f"{fewest}-{most}",
+        "tok": f"{name}-{tokens_version(name)}",
+        "case": "lc",
+        "punct": "no",
+    }
+    if meteor:
+        parts["meteor"] = f"1.5-{meteor}"
+    parts["pycocoevalcap"] = DEFINITIONS
+    return "|".join(f"{part}:{value}" for part, value in parts.items())
+
+
 def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -> list[str]:
     """Splits texts into tokens without punctuation and letter case, separated by spaces.
 
@@ -86,10 +113,9 @@ def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -
 
     Raises:
         ValueError: The package that splits is not installed.
-        JavaError: Java did not split.
     """
     if name == "ptb":
-        return ptb_lines([plain_forms(line) for line in lines])
+        return [" ".join(split_words(plain_forms(line))) for line in lines]
     check_tokens(name)
     split = _splitter(name, language)
     # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
