@@ -150,7 +150,7 @@ def test_evaluations_on_other_data_are_not_compared(capsys, soft_run, copy):
 def test_scores_of_several_tokenisers_or_languages_are_not_compared(capsys, soft_run, copy):
     rewrite(copy, "report.json", lambda report: report.update(tokeniser="characters"))
     said = refused(capsys, soft_run, copy)
-    assert "as en:characters" in said and "as en:simple" in said and "`--score-tokens`" in said
+    assert "as en:characters" in said and "as en:ptb" in said and "`--score-tokens`" in said
     given = ("--score-tokens", "characters")
     assert main([str(soft_run), str(copy), *FAST, *given]) == 0
     said = capsys.readouterr().out
