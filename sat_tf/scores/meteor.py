@@ -86,7 +86,7 @@ def tables_of(language: str) -> Tables:
 
 def check_tables() -> None:
     """Raises a `TablesError` if METEOR's tables are not installed; does not index them."""
-    function_words(ENGLISH.name)
+    function_words()
 
 
 class _Text:
@@ -130,7 +130,8 @@ class _Caption(_Text):
         self.stems: dict[int, list[int]] = {}
         for place, word in enumerate(words):
             self.places.setdefault(word.key, []).append(place)
-            self.stems.setdefault(word.stem, []).append(place)
+            for stem in word.stems:
+                self.stems.setdefault(stem, []).append(place)
         self.meanings = frozenset().union(*(word.meanings for word in words))
 
 
@@ -241,7 +242,10 @@ class Meteor:
             key, end = word.key, start + 1
             some = [Match(0, start, end, n, n + 1, 2) for n in own.places.get(key, ())]
             if modules > 1:
-                for place in own.stems.get(word.stem, ()):
+                places = own.stems.get(word.stems[0], ())
+                if len(word.stems) > 1:
+                    places = sorted({n for stem in word.stems for n in own.stems.get(stem, ())})
+                for place in places:
                     if own.keys[place] != key:
                         some.append(Match(1, start, end, place, place + 1, 0))
             if modules > 2 and not meanings.isdisjoint(word.meanings):

@@ -24,7 +24,7 @@ import numpy as np
 
 from sat_tf.files import default_cache_dir, write_json
 
-_LAYOUT = 1  # of the index; another one is made anew
+_LAYOUT = 2  # of the index; another one is made anew
 _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15  # any odd number without a pattern
 _JAR, _PARAPHRASES = "meteor-1.5.jar", "paraphrase-en.gz"
@@ -116,9 +116,9 @@ def read_table(name: str) -> bytes:
     return gzip.decompress(content) if name.endswith(".gz") else content
 
 
-def function_words(language: str) -> frozenset[str]:
-    """Returns the words that METEOR takes for function words in a language, by its English name."""
-    return frozenset(read_table(f"function/{language}.words").decode().splitlines())
+def function_words() -> frozenset[str]:
+    """Returns METEOR's function words: the program takes the English ones for every language."""
+    return frozenset(read_table("function/english.words").decode().splitlines())
 
 
 def english_index() -> Path:
@@ -134,7 +134,7 @@ def english_index() -> Path:
 
 
 def arabic_index() -> Path:
-    """Returns the folder with the hash of each Arabic word's stem; errors as `english_index`."""
+    """Returns the folder with the hashes of each Arabic word's stems; errors as `english_index`."""
     return _index("arabic", ARABIC_TABLES, _write_arabic)
 
 
@@ -239,9 +239,10 @@ def _hashes(words: Iterable[int]) -> list[int]:
 
 
 def _write_arabic(folder: Path) -> None:
-    # Each word, then how often it had which stem, the commonest first.
-    stems = ((word, line.split()[1]) for word, line in _pairs("stem/arabic-buckwalter-reduced.gz"))
-    write_lists(folder, "stems", ((word_hash(word), [word_hash(stem)]) for word, stem in stems))
+    # A word, then how often it has which stem, for each of its stems.
+    lines = (line.split() for line in read_table(*ARABIC_TABLES).splitlines())
+    stems = ((word_hash(word), [*map(word_hash, some[1::2])]) for word, *some in lines)
+    write_lists(folder, "stems", stems)
 
 
 def read_prefixes() -> dict[str, bool]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import itertools
 import re
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from sat_tf.scores.meteor_tables import (
     MappedLists,
+    TablesError,
     arabic_index,
     english_index,
     function_words,
@@ -91,14 +94,14 @@ class Word(NamedTuple):
 
     Attributes:
         key: Java's hash of it: METEOR takes words with the same for the same.
-        stem: The same of its stem.
+        stems: The same of its stem; hashes of several in Arabic.
         meanings: Its sets of synonyms.
         function: 1 for a function word, else 0.
         hash: For phrases.
     """
 
     key: int
-    stem: int
+    stems: tuple[int, ...]
     meanings: frozenset[int]
     function: int
     hash: int
@@ -129,8 +132,8 @@ class Lexicon:
     """
 
     def __init__(self, language: str, modules: int) -> None:
-        self._function = function_words(language)
-        self._stem = _stems(language) if modules > 1 else None
+        self._function = function_words()
+        self._stems = _stems(language) if modules > 1 else None
         self._synonyms = _Synonyms() if modules > 2 else None
         self._paraphrases = MappedLists(english_index(), "paraphrases") if modules > 3 else None
         self._words: dict[str, Word] = {}
@@ -142,7 +145,7 @@ class Lexicon:
             key = java_hash(text)
             found = self._words[text] = Word(
                 key,
-                java_hash(self._stem(text)) if self._stem else key,
+                self._stems(text) if self._stems else (key,),
                 self._synonyms.meanings(text) if self._synonyms else _NONE,
                 int(text.lower() in self._function),
                 word_hash(text.encode("utf-8", "surrogatepass")) if self._paraphrases else 0,
@@ -179,13 +182,68 @@ class Lexicon:
 _NONE: frozenset[int] = frozenset()
 
 
-def _stems(language: str) -> Callable[[str], str | int]:
-    if language == "arabic-buckwalter-reduced":
-        stems = MappedLists(arabic_index(), "stems")
-        return lambda word: (stems.get(word_hash(word.encode())) or [word])[0]
-    import snowballstemmer
+# METEOR's stemmers are of 2010. Letters that later ones treat differently, and one to stand in for
+# them that both treat as METEOR's do the letter: a vowel, or none.
+_STAND_INS = {
+    "french": ("[\u00eb\u00ef]", "\u00fb"),
+    "hungarian": ("[\u0151\u0171]", "\ue000"),
+    "portuguese": ("(?<=u)\u00e7(?=\u00e3o$|\u00f5es$)", "\ue000"),
+    "russian": ("\u0451", "\ue000"),
+}
 
-    return snowballstemmer.stemmer(language).stemWord
+
+def _stems(language: str) -> Callable[[str], tuple[int, ...]]:
+    """Returns what computes the hashes of a word's stems."""
+    if language == "arabic-buckwalter-reduced":
+        lists = MappedLists(arabic_index(), "stems")
+
+        def look_up(word: str) -> tuple[int, ...]:
+            own = word_hash(word.encode("utf-8", "surrogatepass"))
+            return tuple((lists.get(own) or [own])[:1])
+
+        return look_up
+    stem = _stemmer(language)
+    return lambda word: (java_hash(stem(word)),)
+
+
+def _stemmer(language: str) -> Callable[[str], str]:
+    """Returns what finds the stem of a word, such as METEOR's."""
+    try:
+        module = importlib.import_module(f"snowballstemmer.{language}_stemmer")
+    except ImportError as error:
+        raise TablesError("METEOR's stems need snowballstemmer 2.") from error
+    stemmer = getattr(module, f"{language.capitalize()}Stemmer")()
+    if language == "finnish":
+        # In the program no ending matches that has a condition.
+        endings, find, stemmer.never = type(stemmer).a_6, stemmer.find_among_b, lambda: False
+        free = [
+            type(one)(one.s, one.substring_i, one.result, one.method and "never") for one in endings
+        ]
+        stemmer.find_among_b = lambda some: find(free if some is endings else some)
+    stem = stemmer.stemWord
+    if language == "german":
+        return lambda word: _with_double_s(word, stem(word))
+    if language not in _STAND_INS:
+        return stem
+    pattern, stand_in = _STAND_INS[language]
+    letters = re.compile(pattern).sub
+
+    def stem_by_stand_in(word: str) -> str:
+        changed = letters(stand_in, word)
+        if changed == word:
+            return stem(word)
+        return "".join(
+            own if now == stand_in else now
+            for own, now in itertools.zip_longest(word, stem(changed))
+            if now
+        )
+
+    return stem_by_stand_in
+
+
+def _with_double_s(word: str, stem: str) -> str:
+    """Returns the stem of `Ergebnisse` with the s that later stemmers drop."""
+    return stem + "s" if stem.endswith("nis") and word[len(stem) : len(stem) + 2] == "se" else stem
 
 
 class _Synonyms:
