@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections.abc import Mapping
 
 UNSPACED = (
     "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
@@ -135,6 +136,34 @@ _LETTERS = {
 _WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
 _ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
 _RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
+
+
+_BRITISH = (
+    (re.compile(r"(?<=\w{3})our(?=$|s$|ed$|ing$|ful$|ite$|ites$|hood$)"), "or"),
+    (re.compile(r"(?<=\w{2}[btst])re(?=s?$)"), "er"),
+    (re.compile(r"(?<=\w{3})is(?=e$|es$|ed$|ing$)"), "iz"),
+    (re.compile(r"(?<=\w{3}e)ll(?=ed$|ing$|ers?$)"), "l"),
+    (re.compile(r"^grey(?=$|s$|ish$)"), "gray"),
+    (
+        re.compile(r"^(?:py(?=jama)|mou(?=stache))"),
+        lambda found: {"py": "pa", "mou": "mu"}[found[0]],
+    ),
+)
+
+
+def both_spellings(words: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Lists British words whose American form is there, too, the commonest pairs first.
+
+    Args:
+        words: English words in small letters, and how often each occurs.
+    """
+    found = []
+    for word in words:
+        for pattern, instead in _BRITISH:
+            other = pattern.sub(instead, word)
+            if other != word and other in words:
+                found.append((word, other))
+    return sorted(found, key=lambda pair: -min(words[one] for one in pair))
 
 
 def plain_forms(text: str) -> str:

@@ -23,6 +23,7 @@ from sat_tf.fields import to_dict
 from sat_tf.files import printable
 from sat_tf.layers.backbones import WITHOUT_NETWORK, canonical_name
 from sat_tf.progress import progress_bar
+from sat_tf.spellings import both_spellings
 from sat_tf.tokens import primary
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
@@ -205,6 +206,9 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
             alike.update(key for key in said if key)
             written |= said
         amount = amount or Amount.of(used, words.rows)
+    if primary(config.data.language) == "en":
+        said = Counter(word for key in alike for word in key.split())
+        report["both_spellings"] = both_spellings(said)
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
@@ -511,6 +515,9 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions look like {report['language']}: is `--data.language` really "
             f"{config.language}?"
         )
+    if pairs := report.get("both_spellings"):
+        shown = ", ".join("/".join(pair) for pair in pairs[:3])
+        yield f"References spell words in two ways ({shown}): BLEU and CIDEr take them for others."
     if note := note_on_scores(**config.splitting):
         yield note
 
