@@ -112,7 +112,9 @@ def main(argv: list[str] | None = None) -> None:
     (image,), (reference,) = data(1, "dev")
     sheets = []
     for kind in ("soft", "hard"):
-        model, vocabulary = train(kind, arguments.scenes, arguments.epochs)
+        # Draws are noisier than their mean, so learning takes longer.
+        epochs = arguments.epochs * (3 if kind == "hard" else 1)
+        model, vocabulary = train(kind, arguments.scenes, epochs)
         words, alpha = model.write(image)
         maps = alpha[: len(words)].reshape(-1, *model.encoder.grid)
         chosen = alpha.argmax(axis=-1)[: len(words)] if kind == "hard" else None

@@ -125,8 +125,9 @@ def predict(
     import tensorflow as tf
 
     from sat_tf.runs import load_captioner
-    from training.data.batches import Views, pad_tokens, scoring_plan
+    from training.data.batches import pad_tokens, scoring_plan
     from training.data.feature_store import open_input_source
+    from training.data.image_loader import Views
     from training.evaluate.reading import Reading
     from training.lineage import teachers_of
     from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity

@@ -149,13 +149,12 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with exclusive_lock(run_dir):
         with explained():
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
-        from training.evaluate import command as evaluate
-        from training.evaluate.evaluation import evaluate_run
+        from training.evaluate.evaluation import Request, evaluate_run
 
-        out = RunFolder(run_dir).evaluation("dev")
         if captioner is not None:  # the chief's
             config = read_run_config(run_dir)
-        of_dev = evaluate.Arguments(data_dir=data_dir, out=out, cache_dir=cache_dir)
+        out = RunFolder(run_dir).evaluation("dev")
+        of_dev = Request(out, "dev", data_dir, cache_dir)
         on_chief(evaluate_run)(captioner, config, of_dev)
         command = command_line("training.caption", "--run-dir", run_dir)
         on_chief(print)(f"Caption with it: {command} PHOTO")

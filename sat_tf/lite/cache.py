@@ -49,7 +49,7 @@ from sat_tf.packing import pack_graph, unpack_graph
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from sat_tf.runs import TrainedCaptioner
+    from sat_tf.lite.graphs import Trained
 
 VERSION = 3
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
@@ -270,7 +270,7 @@ def turn() -> Iterator[None]:
         lock.release()
 
 
-def make(captioner: TrainedCaptioner, name: str) -> Path | None:
+def make(captioner: Trained, name: str) -> Path | None:
     """Makes the graphs of a captioner with this fingerprint; within `turn`.
 
     Returns:

@@ -12,27 +12,32 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.config import SearchConfig
+from sat_tf.config import CaptionerConfig, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.files import literal_path, sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.lite import captioner as files
 
-if TYPE_CHECKING:
-    from sat_tf.runs import TrainedCaptioner
-
-
 Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 """A function to convert, and its inputs."""
 
 
-def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
+class Trained(Protocol):
+    """A captioner, as `sat_tf.load` gives it."""
+
+    model: Any
+    config: CaptionerConfig
+    vocabulary: Any
+    grid: tuple[int, int]
+
+
+def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
     """Returns the graphs of a captioner, for a beam of K hypotheses, by their files.
 
     Returns:
@@ -85,7 +90,7 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
 
 def write_graphs(
     folder: Path,
-    captioner: TrainedCaptioner,
+    captioner: Trained,
     search: SearchConfig,
     precision: str,
     encoder: Path | None = None,
@@ -145,7 +150,7 @@ def write_graphs(
     return {name: (graphs[name][1], f.structured_outputs) for name, f in traced.items()}
 
 
-def encoder_name(captioner: TrainedCaptioner) -> str:
+def encoder_name(captioner: Trained) -> str:
     """Returns the file of an encoder's graph that captioners share: named by what it computes."""
     config = captioner.config.encoder
     made_of = [files.FORMAT, config.name, config.layer, config.image_size]

@@ -21,7 +21,7 @@ import tensorflow as tf
 from sat_tf.vocabulary import PAD
 from training.data.captions import CaptionTable
 from training.data.examples import DataError
-from training.data.image_loader import ImageSource, InputSource
+from training.data.image_loader import ImageSource, InputSource, Views
 
 
 def plan_epoch(
@@ -132,31 +132,6 @@ class Shard:
 
 
 _WHOLE = Shard()
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """Views of the images of `n` captions.
-
-    Attributes:
-        mirrored: bool `[n]`, True if flipped left to right.
-        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
-            that it has.
-    """
-
-    mirrored: np.ndarray
-    corners: np.ndarray
-
-    @classmethod
-    def draw(cls, count: int, seed: int, epoch: int) -> Views:
-        """Draws the views of an epoch for `count` captions."""
-        return cls(
-            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
-            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
-        )
-
-    def __getitem__(self, rows: np.ndarray | slice) -> Views:
-        return Views(self.mirrored[rows], self.corners[rows])
 
 
 class Teaching(Protocol):

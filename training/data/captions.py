@@ -7,16 +7,14 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from sat_tf.tokens import written_forms
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
+from training.data.config import DataConfig
 from training.data.examples import DataError, Split
-
-if TYPE_CHECKING:
-    from training.config import DataConfig
 
 
 class Rows(Sequence[np.ndarray]):

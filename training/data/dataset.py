@@ -14,17 +14,15 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from sat_tf.files import sha256_of, sync
+from training.data.config import DataConfig
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.image_files import identify
 from training.data.seen_images import content_key
 from training.data.sources import Source
 from training.tables import counted
-
-if TYPE_CHECKING:
-    from training.config import DataConfig
 
 FORMAT = 1
 _ANEW = "A run with another `--run-dir` reads the data anew."

@@ -28,7 +28,7 @@ from training.data.image_loader import ImageSource, InputSource, check_first_rea
 from training.tables import counted
 
 if TYPE_CHECKING:
-    from training.data.batches import Views
+    from training.data.image_loader import Views
 
 FORMAT = 3  # part of a store's fingerprint
 

@@ -6,17 +6,15 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.images import decoding, pillow
 from training.data.examples import DataError, Example, Split, StoredImage
-
-if TYPE_CHECKING:
-    from training.data.batches import Views
 
 READERS = 2
 """Threads that decode while the model computes."""
@@ -124,6 +122,31 @@ class ImageLoader:
         if rotated:
             self._rotated.add(index)
         return pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Views of the images of `n` captions.
+
+    Attributes:
+        mirrored: bool `[n]`, True if flipped left to right.
+        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
+            that it has.
+    """
+
+    mirrored: np.ndarray
+    corners: np.ndarray
+
+    @classmethod
+    def draw(cls, count: int, seed: int, epoch: int) -> Views:
+        """Draws the views of an epoch for `count` captions."""
+        return cls(
+            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
+            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
+        )
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Views:
+        return Views(self.mirrored[rows], self.corners[rows])
 
 
 class InputSource(Protocol):

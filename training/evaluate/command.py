@@ -27,8 +27,9 @@ from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
+from training.data.config import DataName, Splits
 from training.data.examples import SPLITS, DataError, canonical_split
-from training.data.sources import DataName, Splits, load_split
+from training.data.sources import load_split
 from training.evaluate.reports import (
     CAPTIONS_FILE,
     MARKDOWN_FILE,
@@ -218,13 +219,15 @@ def run(arguments: Arguments) -> None:
         check_apart("--out", out, data_dir)
     with loading():
         from sat_tf.runs import load_captioner
-        from training.evaluate.evaluation import evaluate_run
+        from training.evaluate.evaluation import Request, evaluate_run
 
     captioner = load_captioner(folder.path)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     config = dataclasses.replace(config, search=arguments.search.over(config.search))
-    evaluate_run(captioner, config, dataclasses.replace(arguments, data_dir=data_dir, out=out))
+    names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures")
+    request = Request(out, data_dir=data_dir, **{name: getattr(arguments, name) for name in names})
+    evaluate_run(captioner, config, request)
 
 
 def evaluate_captions(arguments: Arguments) -> None:

@@ -7,9 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from sat_tf.captions import Caption
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.runs import TrainedCaptioner, read_average
@@ -19,16 +17,14 @@ from training.data.dataset import Dataset
 from training.data.feature_store import open_input_source
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
-from training.evaluate.page import write_report_page
+from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
-from training.metrics.calibration import Calibration, calibrate
+from training.metrics.calibration import calibrate
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
+from training.metrics.score_tokens import ScoreTokens
 from training.run_state.checkpoints import unfinished_note
-
-if TYPE_CHECKING:
-    from training.evaluate.command import Arguments
 
 BOUND_IMAGES, FIGURES = 100, 48
 """Images whose bounds are measured, and images on the page, by default."""
@@ -37,42 +33,48 @@ MANY_UNKNOWN = 0.1
 """Share of unknown words above which likelihoods say little about captions."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Captions of a split and their scores.
+@dataclass(frozen=True)
+class Request:
+    """An evaluation that is asked for.
 
     Attributes:
-        report: Scores, intervals and notes, see `write_report`.
-        captions: Image id -> caption.
-        cider: Image id -> CIDEr of its caption.
-        calibration: Calibration of the words' probabilities.
-        grounding: Grounding of maps in boxes, those of `--boxes` if there are any.
+        out: Folder of its report.
+        split: Name of the split.
+        data_dir: The user's copy of the data set; None for drawn data.
+        cache_dir: Feature stores; None for the default.
+        boxes: Boxes of phrases, if there are any beside the data set's own.
+        score_tokens: Tokeniser of the scores; None for that of the language.
+        bound_images: Images whose bounds are measured, of hard attention.
+        figures: Images on the page.
     """
 
-    report: dict[str, Any]
-    captions: dict[str, Caption]
-    cider: dict[str, float]
-    calibration: Calibration
-    grounding: BoxGrounding
+    out: Path
+    split: str = "dev"
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    boxes: Path | None = None
+    score_tokens: ScoreTokens | None = None
+    bound_images: int | None = None
+    figures: int | None = None
 
 
-def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Arguments) -> None:
+def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Request) -> None:
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
     Args:
         captioner: Best captioner of the run, loaded from its folder.
         config: Configuration of the run; `search` is the one that captions are generated with.
-        arguments: Split, data, boxes and so on, with the output folder `out`.
+        request: Split, data, boxes and so on.
     """
     data, resize = config.data, config.encoder.resize
-    cache_dir = arguments.cache_dir or default_cache_dir()
-    record = recorded_data(captioner.path, arguments.data_dir)
-    split = Dataset.open(data, arguments.data_dir, cache_dir, record, True).split(arguments.split)
+    cache_dir = request.cache_dir or default_cache_dir()
+    record = recorded_data(captioner.path, request.data_dir)
+    split = Dataset.open(data, request.data_dir, cache_dir, record, True).split(request.split)
     boxes, boxed = None, None
-    if arguments.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
+    if request.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
-        boxes = place_boxes(arguments.boxes, split, resize, captioner.vocabulary)
-    if arguments.boxes is not None:
+        boxes = place_boxes(request.boxes, split, resize, captioner.vocabulary)
+    if request.boxes is not None:
         boxed = {split.examples[image].image_id for image, _ in boxes.phrases}
     overlap = find_overlap(read_seen(captioner.path), split.examples, data.name)
     seen = seen_notes(overlap, boxed)
@@ -81,7 +83,7 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Argu
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
-    found = evaluate(reading, config, boxes, arguments.score_tokens, arguments.bound_images)
+    found = evaluate(reading, config, boxes, request.score_tokens, request.bound_images)
     report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
@@ -101,9 +103,9 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Argu
     title = f"{config.recipe}: {data.name} {split.name}"
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
     rows = caption_rows(found.captions, found.grounding.by_image)
-    write_evaluation(arguments.out, heading, report, rows)
-    figures = FIGURES if arguments.figures is None else arguments.figures
-    page = write_report_page(arguments.out, title, reading, found, figures)
+    write_evaluation(request.out, heading, report, rows)
+    figures = FIGURES if request.figures is None else request.figures
+    page = write_report_page(request.out, title, reading, found, figures)
     print(f"Page: {page}")
 
 

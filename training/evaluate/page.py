@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 from training.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
-    from training.evaluate.evaluation import Evaluation
+    from training.evaluate.grounding import BoxGrounding
     from training.evaluate.reading import Reading
+    from training.metrics.calibration import Calibration
 
 PAGE_FILE = "index.html"
 DIAGRAM_TEXT = (
@@ -121,6 +123,25 @@ def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
     kind = captioner.config.attention.kind
     facts = {"grid": list(captioner.grid), "kind": kind, "model": model}
     return facts | ({"lang": language} if (language := captioner.vocabulary.language) else {})
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Captions of a split and their scores.
+
+    Attributes:
+        report: Scores, intervals and notes, see `write_report`.
+        captions: Image id -> caption.
+        cider: Image id -> CIDEr of its caption.
+        calibration: Calibration of the words' probabilities.
+        grounding: Grounding of maps in boxes, those of `--boxes` if there are any.
+    """
+
+    report: dict[str, Any]
+    captions: dict[str, Caption]
+    cider: dict[str, float]
+    calibration: Calibration
+    grounding: BoxGrounding
 
 
 def write_report_page(

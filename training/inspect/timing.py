@@ -17,11 +17,10 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, check_available
-from training.data.batches import Views
 from training.data.captions import CaptionTable
 from training.data.examples import Example
 from training.data.feature_shards import compile_encoder, default_batch_size
-from training.data.image_loader import ImageLoader
+from training.data.image_loader import ImageLoader, Views
 from training.inputs import Inputs, batches_of
 from training.model import compile_model, new_model
 from training.teach.rewards import reward_objective

@@ -28,10 +28,10 @@ from tests.training.data.small_stores import (
     open_store,
 )
 from training.data import image_files
-from training.data.batches import Views
 from training.data.examples import DataError, Example
 from training.data.feature_store import fingerprint
 from training.data.image_files import identify
+from training.data.image_loader import Views
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ import pytest
 
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
-from training.data.batches import Views
 from training.data.examples import DataError, Split
 from training.data.feature_store import FeatureStore, open_input_source
-from training.data.image_loader import ImageSource
+from training.data.image_loader import ImageSource, Views
 
 
 def seen(*mirrored: bool) -> Views:

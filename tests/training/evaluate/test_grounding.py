@@ -15,9 +15,8 @@ from training.data.captions import caption_table
 from training.data.feature_store import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
-from training.evaluate.evaluation import Evaluation
 from training.evaluate.grounding import ground
-from training.evaluate.page import page_images
+from training.evaluate.page import Evaluation, page_images
 from training.evaluate.reading import Reading
 from training.metrics.grounding import SIZES
 from training.train import main as train

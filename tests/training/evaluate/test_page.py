@@ -13,9 +13,8 @@ import sat_tf
 from tests.page_data import decode_map, embedded
 from training.data.examples import Split
 from training.data.sources import scenes
-from training.evaluate.evaluation import Evaluation
 from training.evaluate.grounding import BoxGrounding
-from training.evaluate.page import page_images, reliability_diagram
+from training.evaluate.page import Evaluation, page_images, reliability_diagram
 from training.evaluate.reading import Reading
 from training.metrics.calibration import WordConfidence, reliability
 

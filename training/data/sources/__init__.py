@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
+from training.data.config import DataConfig
 from training.data.examples import DataError, Split
-
-if TYPE_CHECKING:
-    from training.config import DataConfig
-
-DataName = Literal["scenes", "flickr8k", "flickr30k", "coco_captions", "folder"]
-Splits = Literal["official", "karpathy"]
-"""Authors of the splits, for a data set that has several."""
 
 
 class Source:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from training.data.config import parse_places
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -38,7 +39,7 @@ from training.data.sources.caption_files.stored import name_of_several, pairs
 from training.data.sources.find_captions import MANY, find_caption_files, folders_in, inside_of
 from training.data.sources.given_splits import listed_splits, split_in
 from training.data.sources.image_folder import ImageFolder
-from training.data.sources.name_splits import choose_places, hashed_split, parse_places
+from training.data.sources.name_splits import choose_places, hashed_split
 from training.tables import counted
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
-
-from sat_tf.errors import invalid_value
 
 EXACT_BELOW = 1000
 """Images of a folder from which on the hash alone decides, so that adding images moves none."""
@@ -35,24 +33,6 @@ def hashed_split(name: str, places: Sequence[float] = TENTHS) -> str:
     again, and so on; what is after the last has the next split in turn.
     """
     return _TURNS[bisect_right(places, place_of(name)) % len(_TURNS)]
-
-
-def parse_places(text: str | None) -> tuple[float, ...] | None:
-    """Parses `0.1,0.2`.
-
-    Raises:
-        ValueError: It has another form.
-    """
-    if text is None:
-        return None
-    try:
-        places = tuple(map(float, text.split(",")))
-    except ValueError:
-        places = ()
-    if len(places) < 2 or not all(a <= b for a, b in pairwise((0.0, *places))) or places[-1] >= 1:
-        expected = "two or more places in [0, 1), in order, such as 0.1,0.2"
-        raise invalid_value("--data.held_out", expected, repr(text), "key")
-    return places
 
 
 def choose_places(sizes: Mapping[str, int]) -> tuple[float, ...]:

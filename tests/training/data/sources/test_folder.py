@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from training.config import DataConfig
+from training.data.config import parse_places
 from training.data.examples import DataError
 from training.data.sources import load_split
 from training.data.sources.folder import load
@@ -17,7 +18,6 @@ from training.data.sources.name_splits import (
     TENTHS,
     choose_places,
     hashed_split,
-    parse_places,
 )
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")

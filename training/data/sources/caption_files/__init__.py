@@ -34,8 +34,9 @@ from collections.abc import Sequence
 from itertools import filterfalse, islice
 from pathlib import Path
 
+from training.data.config import parse_columns
 from training.data.examples import DataError
-from training.data.sources.caption_files.columns import is_image_name, parse_columns
+from training.data.sources.caption_files.columns import is_image_name
 from training.data.sources.caption_files.objects import read_json, read_jsonl
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,

@@ -16,7 +16,6 @@ from pathlib import PurePosixPath
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
-from sat_tf.errors import invalid_value
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     MARKS,
@@ -29,7 +28,6 @@ from training.data.sources.caption_files.records import (
     known_split,
 )
 
-ROLES = ("image", "caption", "split", "group")
 # Words that people and tools write, in order of preference.
 _WORDS = {
     "image": "image file_name filename image_name img_name image_file file image_path img_path "
@@ -124,22 +122,6 @@ class Chosen:
         if self.joint or len(self.captions) > 1:
             found = [text for text in found if not isinstance(text, str) or text.strip()]
         return found or [""] * bool(self.joint)
-
-
-def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
-    """Parses `image=NAME,caption=NAME`; a role that is given twice has several columns.
-
-    Raises:
-        ValueError: It has another form.
-    """
-    found: dict[str, tuple[str, ...]] = {}
-    for part in (text or "").split(",") if text is not None else ():
-        role, equals, name = part.partition("=")
-        if role.strip() not in ROLES or not equals or not name.strip():
-            expected = "ROLE=COLUMN,... with the roles image, caption, split and group"
-            raise invalid_value("--data.columns", expected, repr(text), "key")
-        found[role.strip()] = (*found.get(role.strip(), ()), name.strip())
-    return found
 
 
 def plain(name: str) -> str:

@@ -1,0 +1,174 @@
+"""Settings of a data set: which it is, how it is read, and how captions become words."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
+
+from sat_tf.errors import invalid_value
+from sat_tf.fields import NonNegativeInt, PositiveInt, Range, check_fields
+from sat_tf.tokens import (
+    CAPITAL_NOUNS,
+    CHINESE,
+    Segmenter,
+    Unit,
+    default_segmenter,
+    default_unit,
+    primary,
+)
+
+DataName = Literal["scenes", "flickr8k", "flickr30k", "coco_captions", "folder"]
+Splits = Literal["official", "karpathy"]
+"""Authors of the splits, for a data set that has several."""
+
+ROLES = ("image", "caption", "split", "group")
+# No code of Spanish; Kanuri, which knc is too.
+_MISTAKEN = {"sp": "a code such as en, de or es (Spanish)", "kr": ""}
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The data set and how its captions become words."""
+
+    name: DataName = "scenes"
+    """Name of the data set."""
+    splits: Splits | None = None
+    """Splits of flickr8k and flickr30k; None for official (flickr8k) or karpathy (flickr30k)."""
+    captions: str | None = None
+    """Caption file of the data set `folder`, relative to it, or one per split with commas between
+    or `*`; None if there is only one, or one per split."""
+    columns: str | None = None
+    """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
+    group=NAME, in part or all, by name or number; None finds them by name and content."""
+    held_out: str | None = None
+    """Places in [0, 1) below which the hashes of names, or groups, of `folder` are in dev and in
+    test; after them, in train, dev and test again in turn. None for those that hold out a tenth
+    each. A run records them, so that added images move none."""
+    image_dir: str | None = None
+    """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
+    tokens: Unit | None = None
+    """Tokens of a caption; None takes the language's: words, or characters in Chinese and
+    Japanese. subwords are pieces of words, which leave hardly a word unknown."""
+    segmenter: Segmenter | None = None
+    """Finds words where no spaces are: icu, jieba (Chinese) or mecab (Japanese); spaces takes those
+    of the captions; None takes icu for such languages."""
+    language: str = "en"
+    """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
+    capitals: bool | None = None
+    """Words regain their commonest written form in captions; None does so in German (de, lb)."""
+    min_count: PositiveInt = 5
+    """Words seen fewer times in the training captions become <unk>."""
+    vocabulary_size: PositiveInt | None = None
+    """Most words kept, by frequency; None keeps all that pass min_count."""
+    max_length: PositiveInt = 30
+    """Training captions are cut to this many words."""
+    mirror: bool = False
+    """Mirror images half of the time."""
+    random_crop: Annotated[float, Range(0, 0.5)] = 0.0
+    """Share of an image's height and width cropped at random; needs a trained encoder."""
+    seed: NonNegativeInt = 0
+    """Seed of drawn data sets."""
+    limit: PositiveInt | None = None
+    """Use only the first examples of each split, to try something out."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "data")
+        _check_language(self.language)
+        if self.capitals and self.unit == "characters":
+            expected = f"False with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.capitals", expected, True, "key")
+        if self.segmenter and self.unit != "words":
+            expected = f"None with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.segmenter", expected, self.segmenter, "key")
+        for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
+            if self.segmenter == segmenter and primary(self.language) not in languages:
+                expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
+                raise invalid_value("--data.language", expected, self.language, "key")
+        parse_columns(self.columns)
+        parse_places(self.held_out)
+        owners = dict.fromkeys(("captions", "columns", "held_out", "image_dir"), ("folder",))
+        owners["splits"] = ("flickr8k", "flickr30k")
+        for key, names in owners.items():
+            value = getattr(self, key)
+            if value is not None and self.name not in names:
+                expected = f"None for {self.name}, as it belongs to {' and '.join(names)}"
+                raise invalid_value(f"--data.{key}", expected, repr(value), "key")
+
+    @property
+    def unit(self) -> Unit:
+        """Tokens of a caption: those chosen, or the language's."""
+        return self.tokens or default_unit(self.language)
+
+    @property
+    def regains_capitals(self) -> bool:
+        """True if captions regain capitals: as chosen, or where nouns have them."""
+        if self.capitals is None:
+            return primary(self.language) in CAPITAL_NOUNS and self.unit != "characters"
+        return self.capitals
+
+    @property
+    def splitting(self) -> dict[str, Any]:
+        """Arguments of `tokenize` and `Vocabulary` for these captions."""
+        by_language = default_segmenter(self.language) if self.unit == "words" else "spaces"
+        segmenter = self.segmenter or by_language
+        return {"unit": self.unit, "language": self.language, "segmenter": segmenter}
+
+
+def _check_language(code: str) -> None:
+    """Checks a code by BCP 47's registry, and that no better one means it."""
+    expected = _MISTAKEN.get(code.lower()) or "a code such as en, de or zh-Hans"
+    country = code.upper()
+    with contextlib.suppress(LanguageTagError):
+        if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):
+            standard, given = standardize_tag(code), Language.get(code, normalize=False)
+            shorter = len(primary(standard)) < len(primary(code))
+            moved = given.territory not in (None, Language.get(standard).territory)
+            if not (shorter or moved or given.extlangs):
+                return
+            if not Language.get(standard).extlangs:
+                expected = f"{standard}, the same language"
+    if "_" in code and tag_is_valid(code.replace("_", "-")):
+        expected = f"{standardize_tag(code)}, with a hyphen"
+    elif len(code) == 2 and not country.startswith("X") and tag_is_valid(f"und-{country}"):
+        language = Language.make(territory=country).maximize().language
+        language = "kk" if country == "KZ" else language  # the registry's is ru
+        expected += f" ({code} is a country; the language is {language})"
+    raise invalid_value("--data.language", expected, repr(code), "key")
+
+
+def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
+    """Parses `image=NAME,caption=NAME`; a role that is given twice has several columns.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for part in (text or "").split(",") if text is not None else ():
+        role, equals, name = part.partition("=")
+        if role.strip() not in ROLES or not equals or not name.strip():
+            expected = "ROLE=COLUMN,... with the roles image, caption, split and group"
+            raise invalid_value("--data.columns", expected, repr(text), "key")
+        found[role.strip()] = (*found.get(role.strip(), ()), name.strip())
+    return found
+
+
+def parse_places(text: str | None) -> tuple[float, ...] | None:
+    """Parses `0.1,0.2`.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    if text is None:
+        return None
+    try:
+        places = tuple(map(float, text.split(",")))
+    except ValueError:
+        places = ()
+    if len(places) < 2 or not all(a <= b for a, b in pairwise((0.0, *places))) or places[-1] >= 1:
+        expected = "two or more places in [0, 1), in order, such as 0.1,0.2"
+        raise invalid_value("--data.held_out", expected, repr(text), "key")
+    return places
