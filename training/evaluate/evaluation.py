@@ -11,6 +11,7 @@ from pathlib import Path
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.runs import TrainedCaptioner, read_average
+from sat_tf.scores.score_tokens import ScoreTokens
 from training.config import RunConfig, recorded_data
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.dataset import Dataset
@@ -23,7 +24,6 @@ from training.evaluate.reports import caption_rows, package_versions, write_eval
 from training.metrics.calibration import calibrate
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
-from training.metrics.score_tokens import ScoreTokens
 from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES, FIGURES = 100, 48
