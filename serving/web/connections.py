@@ -17,8 +17,8 @@ BACKLOG = 64
 """Connections that the system accepts before the page does, all of them at once."""
 _MOST = 256
 _OTHER_FILES = 40  # of the page itself
-_LOOK_SECONDS = 1.0  # between two looks at a connection
-_HEADER_SECONDS = 10.0  # for a request to begin, and between two
+LOOK_SECONDS = 1.0  # between two looks at a connection
+HEADER_SECONDS = 10.0  # for a request to begin, and between two
 _FLUSH_SECONDS = 30.0  # for a part of an answer to be read
 _WAITING, _SENDING, _ANSWERED = range(3)  # for a request, its body, its answer
 
@@ -62,11 +62,11 @@ class BoundedConnection(H11Protocol):
         now = self.loop.time()
         if self.state == _ANSWERED:
             self._used = now
-        limit = _FLUSH_SECONDS if self.transport.get_write_buffer_size() else _HEADER_SECONDS
+        limit = _FLUSH_SECONDS if self.transport.get_write_buffer_size() else HEADER_SECONDS
         if self.state == _WAITING and now - self._used > limit:
             self.transport.abort()
         else:
-            self.loop.call_later(_LOOK_SECONDS, self._look)
+            self.loop.call_later(LOOK_SECONDS, self._look)
 
 
 class Guard:

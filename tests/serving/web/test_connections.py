@@ -80,8 +80,8 @@ def test_one_that_is_answered_keeps_its_place(monkeypatch):
 
 @pytest.mark.parametrize("sent", ["", "GET / HTTP/1.1\r\nX: "])
 def test_a_connection_without_a_request_is_closed(page, monkeypatch, sent):
-    monkeypatch.setattr(connections, "_HEADER_SECONDS", 0.1)
-    monkeypatch.setattr(connections, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "LOOK_SECONDS", 0.05)
     connection = connect(page, sent)
     eventually(lambda: is_closed(connection))
 
