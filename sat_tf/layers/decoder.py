@@ -87,11 +87,9 @@ class DenseGradientEmbedding(keras.layers.Embedding):
         rows = ops.take(table, ops.cast(inputs, "int32"), axis=0)
         return ops.cast(rows, self.compute_dtype)
 
-    def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
-        del (
-            type_check
-        )  # Keras refuses subclasses, whose `call` it would replace; it may replace this
-        super().quantize(mode, type_check=False, config=config)
+    def quantize(self, mode: str | None = None, type_check: bool = True, **options: Any) -> None:
+        del type_check  # Keras refuses subclasses, as it replaces their `call`; this one's it may
+        super().quantize(mode, type_check=False, **options)
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
