@@ -99,6 +99,7 @@ class _Text:
         phrases: Starts and ends of each phrase, by its hash.
         hashes: Hashes of its phrases.
         paraphrased: Start, end and paraphrases of each phrase that has some.
+        paraphrases: The paraphrases of all its phrases.
     """
 
     def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
@@ -113,6 +114,7 @@ class _Text:
                 self.phrases.setdefault(phrase, []).append((start, end + 1))
         self.hashes = frozenset(self.phrases)
         self.paraphrased = lexicon.paraphrases(words)
+        self.paraphrases = frozenset().union(*(others for _, _, others, _ in self.paraphrased))
 
 
 class _Caption(_Text):
@@ -122,6 +124,7 @@ class _Caption(_Text):
         places: Places of each key.
         stems: Places of each stem.
         meanings: Sets of synonyms of all its words.
+        meanings_of_two: Those that two of its words have.
     """
 
     def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
@@ -130,9 +133,12 @@ class _Caption(_Text):
         self.stems: dict[int, list[int]] = {}
         for place, word in enumerate(words):
             self.places.setdefault(word.key, []).append(place)
-            for stem in word.stems:
-                self.stems.setdefault(stem, []).append(place)
-        self.meanings = frozenset().union(*(word.meanings for word in words))
+            self.stems.setdefault(word.stem, []).append(place)
+        self.meanings: set[int] = set()
+        self.meanings_of_two: set[int] = set()
+        for word in {word.key: word for word in words}.values():
+            self.meanings_of_two |= self.meanings & word.meanings
+            self.meanings |= word.meanings
 
 
 class Meteor:
@@ -153,6 +159,7 @@ class Meteor:
         self.tables = tables_of(language)
         self._lexicon = Lexicon(self.tables.name, len(self.tables.modules))
         self._reference = functools.lru_cache(_REMEMBERED)(self._prepare)
+        self._row = functools.lru_cache(_REMEMBERED)(self._best)  # samples of rewards repeat
         self._longest = _LONGEST if "paraphrase" in self.tables.modules else 0
 
     def statistics(
@@ -171,7 +178,7 @@ class Meteor:
         """
         rows = np.zeros((len(captions), STATISTICS))
         for row, caption, texts in zip(rows, captions, references, strict=True):
-            row[:] = self._best(caption, texts)
+            row[:] = self._row(caption, tuple(texts))
         # METEOR does not penalise the single chunk of a caption identical to its reference, in
         # the score of the image and of the corpus alike.
         matched = rows[:, _MATCHES].reshape(-1, 8, 2).sum(axis=1)
@@ -237,31 +244,36 @@ class Meteor:
                 for start, word in enumerate(theirs)
             ]
         found: list[Sequence[Match]] = []
-        modules, meanings = len(self.tables.modules), own.meanings
+        modules = len(self.tables.modules)
         for start, word in enumerate(theirs):
             key, end = word.key, start + 1
-            some = [Match(0, start, end, n, n + 1, 2) for n in own.places.get(key, ())]
+            places = own.places.get(key, ())
+            some = [Match(0, start, end, n, n + 1, 2) for n in places]
             if modules > 1:
-                places = own.stems.get(word.stems[0], ())
-                if len(word.stems) > 1:
-                    places = sorted({n for stem in word.stems for n in own.stems.get(stem, ())})
-                for place in places:
-                    if own.keys[place] != key:
-                        some.append(Match(1, start, end, place, place + 1, 0))
-            if modules > 2 and not meanings.isdisjoint(word.meanings):
-                for place, other in enumerate(own.words):
-                    if other.key != key and not word.meanings.isdisjoint(other.meanings):
-                        some.append(Match(2, start, end, place, place + 1, 0))
+                same = own.stems.get(word.stem, ())
+                if len(same) > len(places):
+                    some += [Match(1, start, end, n, n + 1, 0) for n in same if own.keys[n] != key]
+            if modules > 2:
+                # A word that the caption has, too, shares its meanings with itself.
+                meanings = own.meanings_of_two if places else own.meanings
+                if not meanings.isdisjoint(word.meanings):
+                    some += [
+                        Match(2, start, end, n, n + 1, 0)
+                        for n, other in enumerate(own.words)
+                        if other.key != key and not word.meanings.isdisjoint(other.meanings)
+                    ]
             found.append(some)
         # Phrases are looked up in both directions, and what is found twice counts twice.
-        for start, end, others, phrase in reference.paraphrased:
+        there = () if reference.paraphrases.isdisjoint(own.hashes) else reference.paraphrased
+        for start, end, others, phrase in there:
             if not others.isdisjoint(own.hashes):
                 for other in self._lexicon.in_order(phrase, others & own.hashes):
                     found[start] += [
                         Match(3, start, end, *place, _gain(start, end, *place))
                         for place in own.phrases[other]
                     ]
-        for start, end, others, phrase in own.paraphrased:
+        here = () if own.paraphrases.isdisjoint(reference.hashes) else own.paraphrased
+        for start, end, others, phrase in here:
             if not others.isdisjoint(reference.hashes):
                 for other in self._lexicon.in_order(phrase, others & reference.hashes):
                     for place in reference.phrases[other]:

@@ -89,11 +89,14 @@ def _search(
     """Completes the matches that are `fixed`, which take the words `taken` of the reference."""
     # Rank, words used of the caption, end there of the last match (-1 after a gap), end of the
     # last match in the reference, and the matches chosen, the last first.
-    paths = [(0, 0, -1, 0, ())]
+    paths, quiet = [(0, 0, -1, 0, ())], False
     for place, (match, some) in enumerate(zip(fixed, matches, strict=True)):
+        if quiet and not match and not some:
+            continue  # all paths are in the same gap
         if len(paths) > 1:
             paths.sort(key=_rank)
             del paths[BEAM:]
+        quiet = False
         if match:
             step = match.gain * _MATCH + abs(place - match.own_start)
             paths = [
@@ -117,6 +120,7 @@ def _search(
                 else (path[0] + _CHUNK, path[1], -1, path[3], path[4])
                 for path in paths
             ]
+            quiet = all(path[3] <= place for path in paths)
     paths.sort(key=_rank)
     del paths[BEAM:]
     *_, chosen = min(

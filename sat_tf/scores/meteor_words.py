@@ -94,14 +94,14 @@ class Word(NamedTuple):
 
     Attributes:
         key: Java's hash of it: METEOR takes words with the same for the same.
-        stems: The same of its stem; hashes of several in Arabic.
+        stem: The same of its stem.
         meanings: Its sets of synonyms.
         function: 1 for a function word, else 0.
         hash: For phrases.
     """
 
     key: int
-    stems: tuple[int, ...]
+    stem: int
     meanings: frozenset[int]
     function: int
     hash: int
@@ -145,7 +145,7 @@ class Lexicon:
             key = java_hash(text)
             found = self._words[text] = Word(
                 key,
-                self._stems(text) if self._stems else (key,),
+                self._stems(text) if self._stems else key,
                 self._synonyms.meanings(text) if self._synonyms else _NONE,
                 int(text.lower() in self._function),
                 word_hash(text.encode("utf-8", "surrogatepass")) if self._paraphrases else 0,
@@ -192,18 +192,18 @@ _STAND_INS = {
 }
 
 
-def _stems(language: str) -> Callable[[str], tuple[int, ...]]:
-    """Returns what computes the hashes of a word's stems."""
+def _stems(language: str) -> Callable[[str], int]:
+    """Returns what computes the hash of a word's stem, of its commonest one in Arabic."""
     if language == "arabic-buckwalter-reduced":
         lists = MappedLists(arabic_index(), "stems")
 
-        def look_up(word: str) -> tuple[int, ...]:
+        def look_up(word: str) -> int:
             own = word_hash(word.encode("utf-8", "surrogatepass"))
-            return tuple((lists.get(own) or [own])[:1])
+            return (lists.get(own) or [own])[0]
 
         return look_up
     stem = _stemmer(language)
-    return lambda word: (java_hash(stem(word)),)
+    return lambda word: java_hash(stem(word))
 
 
 def _stemmer(language: str) -> Callable[[str], str]:
