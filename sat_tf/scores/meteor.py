@@ -216,9 +216,7 @@ class Meteor:
         words, theirs = own.words, reference.words
         row = [len(words), len(theirs), own.function, reference.function] + [0] * 19
         last, chunks = None, 0
-        for module, start, end, own_start, own_end, _ in align(
-            self._matches(own, reference), len(words)
-        ):
+        for module, start, end, own_start, own_end, _ in align(self._matches(own, reference)):
             content = 4 + 4 * module
             if end - start == own_end - own_start == 1:
                 row[content + 2 * words[own_start].function] += 1

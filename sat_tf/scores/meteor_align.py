@@ -38,40 +38,42 @@ class Match(NamedTuple):
     gain: int
 
 
-def align(matches: Sequence[Sequence[Match]], words: int) -> list[Match]:
+def align(matches: Sequence[Sequence[Match]]) -> list[Match]:
     """Chooses matches that do not overlap, as METEOR 1.5 does.
 
     Args:
         matches: Those that start at each word of the reference.
-        words: Number of words of the caption.
 
     Returns:
         The matches in the order of the reference.
     """
-    own, theirs = [0] * words, [0] * len(matches)
+    # As bits: words of the caption and of the reference, those that matches cover and those that
+    # more than one covers.
+    once = twice = once_there = twice_there = 0
     for some in matches:
-        for match in some:
-            for place in range(match.own_start, match.own_end):
-                own[place] += 1
-            for place in range(match.start, match.end):
-                theirs[place] += 1
-    if max(own, default=0) < 2 and max(theirs, default=0) < 2:
+        for _, start, end, own_start, own_end, _ in some:
+            bits, there = (1 << own_end) - (1 << own_start), (1 << end) - (1 << start)
+            twice |= once & bits
+            once |= bits
+            twice_there |= once_there & there
+            once_there |= there
+    if not twice and not twice_there:
         return [match for some in matches for match in some]
     fixed: list[Match | None] = [None] * len(matches)
-    taken, taken_there = 0, 0
+    taken = taken_there = 0
     for start, some in enumerate(matches):
         if len(some) == 1:
             (match,) = some
-            alone = own[match.own_start : match.own_end] + theirs[start : match.end]
-            if max(alone) == 1:
+            bits, there = _bits(match.own_start, match.own_end), _bits(start, match.end)
+            if not twice & bits and not twice_there & there:
                 fixed[start] = match
-                taken |= _bits(match.own_start, match.own_end)
-                taken_there |= _bits(start, match.end)
+                taken |= bits
+                taken_there |= there
     open_ = [
         [
-            (match, _bits(match.own_start, match.own_end))
+            (match, bits)
             for match in some
-            if not taken & _bits(match.own_start, match.own_end)
+            if not taken & (bits := _bits(match.own_start, match.own_end))
             and not taken_there & _bits(match.start, match.end)
         ]
         for some in matches

@@ -128,11 +128,11 @@ def test_the_formula_by_hand():
 
 def test_a_lone_stem_that_would_be_a_chunk_of_its_own_is_left_out():
     exact, stem = Match(0, 0, 1, 0, 1, 2), Match(1, 2, 3, 2, 3, 0)
-    assert align([[exact], [], [stem]], 3) == [exact, stem]  # nothing to decide
+    assert align([[exact], [], [stem]]) == [exact, stem]  # nothing to decide
     twice = [[exact], [], [stem, stem._replace(module=2)]]
-    assert align(twice, 3) == [exact]
+    assert align(twice) == [exact]
     next_to_it = stem._replace(start=1, end=2, own_start=1, own_end=2)
-    assert align([[exact], [next_to_it, next_to_it._replace(module=2)]], 2) == [exact, next_to_it]
+    assert align([[exact], [next_to_it, next_to_it._replace(module=2)]]) == [exact, next_to_it]
 
 
 def test_words_with_the_same_hash_are_the_same_word():
