@@ -85,7 +85,7 @@ def report_page(
     notes: Iterable[str] = (),
     common: Mapping[str, Any] | None = None,
     rank_name: str = "Score",
-    figures: Iterable[Mapping[str, str]] = (),
+    charts: Iterable[Mapping[str, Any]] = (),
 ) -> str:
     """Returns a self-contained page with scores and a viewer of captioned images.
 
@@ -93,17 +93,19 @@ def report_page(
         title: Heading of the page.
         images: Of each image `image` (a data URL), `name`, `hypotheses` (see `hypothesis_data`),
             and by choice `crop`, `references`, `scores` and `rank`, the number to sort by.
-        scores: Rows of the table: `name`, `value` and by choice `interval`.
+        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is.
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.
         rank_name: Name of the number to sort by.
-        figures: Above the images: `image` (a data URL) and `text`.
+        charts: Above the images: `text`, `x` and `y` (names of the axes), `bars` (`[left, right,
+            height, text]`) or `lines` (`name` and `points`, `[x, y]`), and by choice `diagonal`,
+            which stands for equality.
     """
     report = {
         "images": list(images),
         "scores": list(scores),
         "notes": list(notes),
-        "figures": list(figures),
+        "charts": list(charts),
         "common": dict(common or {}),
         "rank_name": rank_name,
     }

@@ -95,6 +95,54 @@ const SatViewer = (() => {
 
   const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
+  // About four round numbers from `low` to `high`.
+  function ticks(low, high) {
+    const rough = (high - low) / 4 || 1;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((one) => one * power >= rough);
+    const first = Math.ceil(low / step - 1e-9);
+    return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(6)));
+  }
+
+  // A chart with axes; what points and bars stand for is said when they are pointed at.
+  function chart({ x, y, bars = [], lines = [], diagonal, text }) {
+    const [width, height, left, base] = [320, 210, 44, 168];
+    const points = lines.flatMap((line) => line.points);
+    const places = [...bars.flatMap(([from, to]) => [from, to]), ...points.map(([at]) => at)];
+    const heights = [...bars.map((bar) => bar[2]), ...points.map(([, value]) => value)];
+    const [lowX, highX] = diagonal ? [0, 100] : [Math.min(...places), Math.max(...places)];
+    const [lowY, highY] = diagonal ? [0, 100] : [bars.length ? 0 : Math.min(...heights), Math.max(...heights)];
+    const atX = (value) => left + ((width - left - 12) * (value - lowX)) / (highX - lowX || 1);
+    const atY = (value) => base - ((base - 12) * (value - lowY)) / (highY - lowY || 1);
+    const drawn = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text });
+    const add = (tag, attributes, said = "") => {
+      const part = svg(tag, attributes);
+      if (said) part.append(Object.assign(svg("title", {}), { textContent: said }));
+      drawn.append(part);
+    };
+    const write = (said, attributes) => {
+      add("text", attributes);
+      drawn.lastChild.textContent = said;
+    };
+    ticks(lowX, highX).forEach((value) => write(value, { x: atX(value), y: base + 16, "text-anchor": "middle" }));
+    ticks(lowY, highY).forEach((value) => {
+      add("path", { class: "grid", d: `M${left} ${atY(value)}H${width - 12}` });
+      write(value, { x: left - 6, y: atY(value) + 4, "text-anchor": "end" });
+    });
+    write(x, { x: (left + width) / 2, y: base + 34, "text-anchor": "middle" });
+    write(y, { transform: `translate(11 ${base / 2}) rotate(-90)`, "text-anchor": "middle" });
+    bars.forEach(([from, to, value, said]) =>
+      add("rect", { x: atX(from) + 0.5, width: Math.max(1, atX(to) - atX(from) - 1), y: atY(value), height: base - atY(value) }, said));
+    if (diagonal) add("path", { class: "equal", d: `M${atX(0)} ${atY(0)}L${atX(100)} ${atY(100)}` });
+    lines.forEach(({ name, points: line }, n) => {
+      add("polyline", { class: `line${n}`, points: line.map(([at, value]) => `${atX(at)},${atY(value)}`).join(" ") });
+      line.forEach(([at, value]) => add("circle", { class: `line${n}`, cx: atX(at), cy: atY(value), r: 3.5 }, `${name}, ${x} ${at}: ${value.toPrecision(4)}`));
+    });
+    add("path", { class: "axis", d: `M${left} 12V${base}H${width - 12}` });
+    const keys = lines.map(({ name }, n) => element("span", { class: `key line${n}` }, name));
+    return element("figure", {}, drawn, element("figcaption", { class: "quiet" }, ...keys, text));
+  }
+
   // How maps are shown, and which word: common to the viewers of one panel, kept between photographs.
   class Panel {
     constructor() {
@@ -511,14 +559,14 @@ const SatViewer = (() => {
       this.list = element("ol", { class: "images" });
       this.count = element("p", { class: "quiet", role: "status" });
       // Side by side, so that the first image is on the first screen.
-      const facts = element("div", { class: "facts" }, ...this.scores(), ...this.figures(), this.histogram());
+      const facts = element("div", { class: "facts" }, ...this.scores(), ...[...(this.report.charts || []), ...this.histogram()].map(chart));
       host.replaceChildren(facts, ...this.notes(), this.viewer, this.tools(), this.count, this.list);
       this.refresh();
       if (report.images.length) this.open(this.shown[0]);
     }
 
     scores() {
-      const rows = this.report.scores.map((row) => element("tr", {}, element("th", { scope: "row" }, row.name), element("td", {}, row.value), element("td", {}, row.interval || "")));
+      const rows = this.report.scores.map((row) => element("tr", {}, element("th", { scope: "row" }, row.name, ...(row.text ? [element("small", { class: "quiet" }, row.text)] : [])), element("td", {}, row.value), element("td", {}, row.interval || "")));
       if (!rows.length) return [];
       return [element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Scores" }, element("table", {}, element("tbody", {}, ...rows)))];
     }
@@ -527,27 +575,15 @@ const SatViewer = (() => {
       return (this.report.notes || []).map((note) => element("p", { class: "quiet" }, note));
     }
 
-    figures() {
-      return (this.report.figures || []).map(({ image, text }) => element("figure", {},
-        element("img", { src: image, alt: text }), element("figcaption", { class: "quiet" }, text)));
-    }
-
     histogram() {
       const values = this.report.images.map((image) => image.rank).filter((value) => value != null);
-      if (values.length < 10) return "";
+      if (values.length < 10) return [];
       const low = Math.min(...values);
-      const span = Math.max(...values) - low || 1;
+      const wide = (Math.max(...values) - low || 1) / 24;
       const counts = new Array(24).fill(0);
-      values.forEach((value) => counts[Math.min(23, Math.floor((24 * (value - low)) / span))]++);
-      const top = Math.max(...counts);
-      const bars = counts.map((count, i) => `<rect x="${i * 10}" width="9" y="${100 - (100 * count) / top}" height="${(100 * count) / top}"/>`).join("");
-      const figure = element("figure");
-      figure.innerHTML = `<svg class="histogram" viewBox="0 0 240 100" preserveAspectRatio="none" role="img"></svg><figcaption class="quiet"></figcaption>`;
-      figure.firstChild.innerHTML = bars;
-      const text = `${this.report.rank_name} of ${values.length} images, ${low.toFixed(1)} to ${(low + span).toFixed(1)}`;
-      figure.firstChild.setAttribute("aria-label", text);
-      figure.lastChild.textContent = text;
-      return figure;
+      values.forEach((value) => counts[Math.min(23, Math.floor((value - low) / wide))]++);
+      const bars = counts.map((count, i) => [low + i * wide, low + (i + 1) * wide, count, `${count} images from ${(low + i * wide).toFixed(1)} to ${(low + (i + 1) * wide).toFixed(1)}`]);
+      return [{ x: this.report.rank_name, y: "images", bars, text: `${this.report.rank_name} of ${values.length} images` }];
     }
 
     tools() {

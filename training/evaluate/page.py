@@ -13,11 +13,13 @@ from PIL import Image
 
 from sat_tf.captions import Caption
 from sat_tf.files import write_atomically
+from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 from training.metrics.calibration import Reliability
+from training.run_state.logs import read_scalar
 
 if TYPE_CHECKING:
     from training.evaluate.grounding import BoxGrounding
@@ -30,7 +32,6 @@ DIAGRAM_TEXT = (
     "over the references). On the diagonal, a probability can be taken at its word; below it, the "
     "model is too sure. Wider bars hold more {0}."
 )
-_SIDE, _MARGIN = 300, 40  # of the diagram's plot, and around it
 _LONGER_SIDE = 480  # pixels of a photograph on a page
 
 
@@ -162,16 +163,16 @@ def write_report_page(
     captioner, report = reading.captioner, found.report
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     rows = [
-        dict(zip(("name", "value", "interval"), row, strict=False))
+        dict(zip(("name", "value", "interval"), row, strict=False)) | {"text": HEADLINE[row[0]]}
         for row in score_rows(scores, report["intervals"])
     ]
     common = common_facts(captioner, report["recipe"])
     unit = captioner.vocabulary.unit
-    diagram = data_url(reliability_diagram(found.calibration.bins, unit).encode(), "image/svg+xml")
+    charts = [reliability_chart(found.calibration.bins, unit)]
+    charts += learning_curve(RunFolder(captioner.path).logs)
     images = page_images(reading, found, count)
-    figures = [{"image": diagram, "text": DIAGRAM_TEXT.format(unit)}]
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
-    page = report_page(title, images, rows, notes, common, "CIDEr", figures=figures)
+    page = report_page(title, images, rows, notes, common, "CIDEr", charts)
     write_atomically(out / PAGE_FILE, page)
     return out / PAGE_FILE
 
@@ -201,41 +202,38 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
         yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
 
 
-def reliability_diagram(bins: Reliability, unit: str = "words") -> str:
-    """Draws accuracy against confidence as SVG.
+def reliability_chart(bins: Reliability, unit: str = "words") -> dict[str, Any]:
+    """Returns the chart of accuracy against confidence; see `sat_tf.viewer.report_page`.
 
     Args:
         bins: Tokens, confidence and accuracy by bin.
         unit: Name of the tokens.
     """
-    size = _SIDE + 2 * _MARGIN
+    side = 100 / len(bins.words)
     share = np.sqrt(bins.words / max(bins.words.max(), 1))
-    slot = _SIDE / len(bins.words)
-    parts = [
-        f'<rect width="{size}" height="{size}" fill="#fff"/>',
-        f'<g transform="translate({_MARGIN} {_MARGIN / 2})">',
-    ]
+    bars = []
     for index in np.flatnonzero(bins.words):
-        width, height = slot * max(share[index], 0.08), _SIDE * bins.accuracy[index] / 100
-        left = slot * (index + 0.5) - width / 2
-        title = (
+        centre, half = side * (index + 0.5), side * max(share[index], 0.08) / 2
+        text = (
             f"{bins.words[index]:,} {unit}, confidence {bins.confidence[index]:.0f} %, "
             f"right {bins.accuracy[index]:.0f} %"
         )
-        parts.append(
-            f'<rect x="{left:.1f}" y="{_SIDE - height:.1f}" width="{width:.1f}" '
-            f'height="{height:.1f}" fill="#4878a8"><title>{title}</title></rect>'
-        )
-    parts.append(f'<path d="M0 0V{_SIDE}H{_SIDE}M0 {_SIDE}L{_SIDE} 0" fill="none" stroke="#444"/>')
-    for tick in (0, 50, 100):
-        at = _SIDE * tick / 100
-        parts.append(f'<text x="{at}" y="{_SIDE + 15}" text-anchor="middle">{tick}</text>')
-        parts.append(f'<text x="-6" y="{_SIDE - at + 4}" text-anchor="end">{tick}</text>')
-    centre = _SIDE / 2
-    parts.append(f'<text x="{centre}" y="{_SIDE + 32}" text-anchor="middle">confidence, %</text>')
-    turned = f'transform="translate(-26 {centre}) rotate(-90)"'
-    parts.append(f'<text {turned} text-anchor="middle">right, %</text></g>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size}" height="{size}" '
-        f'font-family="sans-serif" font-size="12">{"".join(parts)}</svg>\n'
-    )
+        bars.append([centre - half, centre + half, float(bins.accuracy[index]), text])
+    axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
+    return axes | {"bars": bars, "text": DIAGRAM_TEXT.format(unit)}
+
+
+def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
+    """Returns the chart of a run's loss over its epochs; none if its logs have no two of them.
+
+    Args:
+        log_dir: TensorBoard's files of the run.
+    """
+    parts = {"train": "training", "validation": "dev split"}
+    lines = [
+        {"name": name, "points": [[epoch + 1, value] for epoch, value in points]}
+        for part, name in parts.items()
+        if len(points := read_scalar(log_dir / part, "objective/nll")) > 1
+    ]
+    text = "Negative log-likelihood of the references, per caption in training, by epoch."
+    return [{"x": "epoch", "y": "nats", "lines": lines, "text": text}] if lines else []

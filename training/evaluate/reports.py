@@ -33,9 +33,28 @@ GROUNDING_KEY = "grounding"
 SIGNATURE = "Scores with another signature are not comparable: {}"
 """Sentence on what other scores have to share."""
 
-HEADLINE = (*(f"bleu_{n}" for n in range(1, 5)), "meteor", "rouge_l", "cider", "perplexity")
-HEADLINE += ("calibration_error", "pointing_game", "attention_correctness", "nll_phrase_gain")
-"""Scores on the console; the report has all."""
+HEADLINE = {
+    "bleu_1": "words that are in a reference, %",
+    "bleu_2": "the same, also of pairs of words",
+    "bleu_3": "also of three in a row",
+    "bleu_4": "also of four in a row",
+    "meteor": "words matched also by stem and synonym",
+    "rouge_l": "longest common sequence of words",
+    "cider": "agreement, rare words count more",
+    "perplexity": "equally likely next words: lower is better",
+    "calibration_error": "distance of confidence from truth, points: lower is better",
+    "pointing_game": "maps whose peak is on the thing named, %",
+    "attention_correctness": "attention on the thing named, %",
+    "nll_phrase_gain": "what looking is worth, nats per word",
+}
+"""Scores on the console, each with what it is; the report has all."""
+_GROUPS = {
+    "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word"),
+    "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
+    + ("nll_phrase",),
+    "Words about scenes": ("words_",),
+}
+"""Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
 
 # Keys that lead the report; others follow in alphabetical order.
 _SECTIONS = ("scores", "intervals", "bounds", "notes", "recipe", "seed", "captions", "data")
@@ -355,6 +374,11 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def _group(score: str) -> str:
+    found = [name for name, starts in _GROUPS.items() if score.startswith(starts)]
+    return found[-1] if found else "Captions"  # nll_phrase is attention's, nll is not
+
+
 def _markdown(report: Mapping[str, Any]) -> str:
     """Formats scores and nested mappings as tables, all single values as one table in between."""
     title = " ".join(str(report[key]) for key in ("recipe", "split") if key in report)
@@ -362,8 +386,12 @@ def _markdown(report: Mapping[str, Any]) -> str:
     if isinstance(report.get("scores"), Mapping):
         intervals = report.get("intervals") or {}
         header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
-        rows = score_rows(report["scores"], intervals)
-        parts += ["## Scores", markdown_table(header, rows)]
+        groups: dict[str, list[list[str]]] = {"Captions": []} | {name: [] for name in _GROUPS}
+        for row in score_rows(report["scores"], intervals):
+            groups[_group(row[0])].append(row)
+        parts.append("## Scores")
+        for name, rows in groups.items():
+            parts += [f"### {name}", markdown_table(header, rows)] if rows else []
         if report.get("signature"):
             parts.append(SIGNATURE.format(f"`{report['signature']}`"))
     if report.get("notes"):
