@@ -235,5 +235,5 @@ def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
         for part, name in parts.items()
         if len(points := read_scalar(log_dir / part, "objective/nll")) > 1
     ]
-    text = "Negative log-likelihood of the references, per caption in training, by epoch."
+    text = "Negative log-likelihood of the references, nats per word, by epoch."
     return [{"x": "epoch", "y": "nats", "lines": lines, "text": text}] if lines else []
