@@ -43,7 +43,7 @@ def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
     """
     weights = RunFolder(run_dir).best_weights
     if not weights.is_file():
-        raise RunError(f"{run_dir} has no {weights.name}: the run has not finished an epoch yet.")
+        raise RunFolder(run_dir).without_weights()
     model = new_model(config, "float32")
     model.weights_sha256 = load_weights(model, weights)
     return model

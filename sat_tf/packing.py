@@ -70,6 +70,8 @@ def _rounded(
     most = 2 ** (bits - 1) - 1
     columns = _columns(array)
     peaks = np.maximum.reduceat(np.abs(columns), np.arange(0, len(columns), GROUP))
+    if scales == np.float16 and np.any((peaks > 0) & (peaks / most < np.finfo(scales).tiny)):
+        scales = np.float32  # a subnormal scale would be felt more than the rounding of a weight
     scale = np.maximum(peaks / most, np.finfo(scales).smallest_subnormal).astype(scales)
     levels = np.clip(np.round(columns / _spread(scale, len(columns))), -most, most)
     levels = levels.astype(np.int16).reshape(array.shape)

@@ -127,6 +127,17 @@ class RunFolder:
         """Returns whether there is a whole checkpoint, readable or not."""
         return any(self.checkpoints.glob("epoch-*"))
 
+    def without_weights(self) -> RunError:
+        """Returns the error of a run without best weights, which are missing or not there yet."""
+        name = self.best_weights.name
+        epochs = [path.name.split("-")[1] for path in self.checkpoints.glob("epoch-*")]
+        if any(epoch.isdecimal() and int(epoch) for epoch in epochs) or self.reports():
+            return RunError(
+                f"{self} has no {name}, although the run has finished an epoch: the file is gone. "
+                "Copy it back, or train the run again in another folder."
+            )
+        return RunError(f"{self} has no {name}: the run has not finished an epoch yet.")
+
     def reports(self) -> list[Path]:
         """Reports of the evaluations that there are, JSON, sorted by split."""
         return sorted(self.path.glob("evaluation/*/report.json"))

@@ -147,10 +147,7 @@ class _Source:
             published.checked_files(path, (published.CONFIG, published.VOCABULARY))
         config, vocabulary = read_config(folder), read_vocabulary(folder)
         if is_run and not folder.best_weights.is_file():
-            raise RunError(
-                f"{folder} has no {folder.best_weights.name}: the run has not finished an epoch "
-                "yet."
-            )
+            raise folder.without_weights()
         return cls(path, config, vocabulary, is_run)
 
     @classmethod

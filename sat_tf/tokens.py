@@ -368,11 +368,11 @@ def joining(unit: Unit, language: str = "") -> tuple[str, str, str]:
 
 
 def join(tokens: Sequence[str], separator: str, pattern: str, replacement: str) -> str:
-    """Joins tokens to a text by a rule of `joining`."""
+    """Joins tokens to a text by a rule of `joining`, without spaces at its ends."""
     text = separator.join(tokens)
     if pattern == MARK:
         text = read_bytes(text)
-    return re.sub(pattern, replacement, text).strip() if pattern else text
+    return (re.sub(pattern, replacement, text) if pattern else text).strip(" ")
 
 
 def byte_token(byte: int) -> str:

@@ -146,10 +146,10 @@ def write_captions(
     if vocabulary.unit == "subwords":  # bytes need not make up a character
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
     # The places after the last word leave separators behind.
-    texts = tf.strings.strip(texts)
+    texts = tf.strings.regex_replace(texts, "^ +| +$", "")
     if pattern:
-        texts = tf.strings.strip(tf.strings.regex_replace(texts, pattern, replacement))
-    return texts, words
+        texts = tf.strings.regex_replace(texts, pattern, replacement)
+    return tf.strings.regex_replace(texts, "^ +| +$", ""), words
 
 
 def _describer(captioner: TrainedCaptioner, search: SearchConfig):

@@ -80,13 +80,13 @@ def split_english(text: str) -> list[str]:
 
 
 def _keeps_stop(word: str, after: str) -> bool:
-    numbers_alone = _prefixes().get(word)
+    numbers_alone = prefixes().get(word)
     if numbers_alone is False or re.match("[a-z]", after):
         return True
     return bool(numbers_alone and re.match("[0-9]", after))
 
 
-_prefixes = functools.cache(read_prefixes)
+prefixes = functools.cache(read_prefixes)
 
 
 class Word(NamedTuple):

@@ -33,6 +33,14 @@ def test_matrices_lose_half_a_step_of_their_group_and_vectors_nothing(bits, most
         assert (np.abs(found[name] - array) <= {8: 0.51, 10: 0.63}[bits] * step).all()
 
 
+@pytest.mark.parametrize("peak", [1e-2, 1e-4, 1e-7])
+def test_small_weights_are_rounded_no_coarser_than_large_ones(peak):
+    weights = np.random.default_rng(0).uniform(-peak, peak, [128, 64]).astype(np.float32)
+    for bits in (8, 10):
+        error = np.abs(unpack(pack({"a": weights}, bits))["a"] - weights).max()
+        assert error <= 0.501 * peak / (2 ** (bits - 1) - 1)
+
+
 def test_each_channel_of_a_depthwise_kernel_has_its_own_scale():
     channels = np.array([1e-3, 1.0, 1e3], np.float32).reshape(1, 1, 3, 1)
     kernel = np.random.default_rng(0).normal(size=[3, 3, 3, 1]).astype(np.float32) * channels

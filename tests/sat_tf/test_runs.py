@@ -64,6 +64,13 @@ def test_a_run_without_weights_or_vocabulary_is_an_error(copy, missing, said):
         sat_tf.load(copy)
 
 
+def test_weights_that_are_gone_from_a_finished_run_are_said_to_be_gone(copy):
+    copy.best_weights.unlink()
+    (copy.checkpoints / "epoch-002").mkdir(parents=True)
+    with pytest.raises(runs.RunError, match="has finished an epoch: the file is gone"):
+        sat_tf.load(copy)
+
+
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json"])
 @pytest.mark.parametrize("text", ["{", "[]", '{"encoder": {"colour": 1}}'])
 def test_a_damaged_file_is_an_error_that_names_it(copy, name, text):

@@ -312,7 +312,7 @@ def test_segmented_words_are_joined_without_spaces(language, segmenter, text, wo
 
 def test_a_missing_segmenter_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(tokens, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"`segmenter`: expected fugashi to be .*sat-tf\[mecab\]"):
+    with pytest.raises(ValueError, match=r"`segmenter`: expected fugashi to be .*\[mecab\]"):
         tokenize("\u7537\u6027", "words", "yue", segmenter="mecab")  # not loaded by another test
     with pytest.raises(ValueError, match=r"`unit`: expected sentencepiece to be installed"):
         Vocabulary.from_captions(["a"], unit="subwords")

@@ -15,8 +15,8 @@ from serving.bulk.job import Job
 from serving.client.captions import read_caption
 from serving.litert import load
 from serving.signatures import write_captions
-from serving.web.captioning import read_upload
 from serving.web.model_process import ModelProcess
+from serving.web.model_process import captioner as captioner_of
 
 CAPTIONS = {
     "zh": ["一个 男人 骑 自行车", "两只 狗 在 草地 上 跑 3.5 米"],
@@ -97,8 +97,8 @@ async def on_the_page(folder, contents: list[bytes]) -> list[dict]:
     """Data of the page for images, from a process without TensorFlow."""
     process = ModelProcess([folder])
     try:
-        caption = process.captioner(folder)
-        return [await caption(read_upload(content), lambda _: None) for content in contents]
+        caption = captioner_of([process], folder)
+        return [await caption(content, lambda _: None) for content in contents]
     finally:
         process.stop()
 
@@ -112,6 +112,9 @@ def test_the_graph_joins_tokens_as_the_vocabulary_does(language, unit):
     vocabulary = Vocabulary.from_captions(captions, 1, unit=unit, language=language)
     rows = [vocabulary.encode(caption) for caption in [*captions, "\u9c7b \u732b"]]
     rows.append(rows[-1][:3])  # bytes that are no character
+    if unit == "characters":
+        space, letter = vocabulary.id(" "), rows[0][0]
+        rows += [[space, letter, space], [space, space]]
     width = max(map(len, rows))
     ids = tf.constant([[row + [END] * (width - len(row)) for row in rows]])
     texts, _ = write_captions(ids, tf.constant([[*map(len, rows)]]), vocabulary)

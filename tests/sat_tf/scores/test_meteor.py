@@ -151,7 +151,7 @@ def test_words_with_the_same_hash_are_the_same_word():
     ],
 )
 def test_english_is_split_as_its_normaliser_does(text, words, monkeypatch):
-    monkeypatch.setattr("sat_tf.scores.meteor_words._prefixes", dict)
+    monkeypatch.setattr("sat_tf.scores.meteor_words.prefixes", dict)
     assert split_english(text) == words.split()
 
 
