@@ -198,7 +198,6 @@ def exit_status(
     except expected as error:
         if isinstance(error, BrokenPipeError) and _reader_left("\n"):
             return _UNREAD
-        print(f"Error: {error}", file=sys.stderr)
         print(f"Error: {printable(error)}", file=sys.stderr)
         return _BAD_INPUT
 
