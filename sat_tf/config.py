@@ -66,10 +66,6 @@ class EncoderConfig:
         if self.name.count(JOIN) >= _MOST_BACKBONES:
             expected = f"at most {_MOST_BACKBONES} backbones"
             raise invalid_value("--encoder.name", expected, self.name[:80], kind="key")
-        own = self.name == "scenes_cnn" or self.name.startswith("keras_hub:")
-        if self.weights == "imagenet" and own and JOIN not in self.name:
-            expected = f"none or a file: {self.name} has no ImageNet weights"
-            raise invalid_value("--encoder.weights", expected, "imagenet", kind="key")
         if self.trainable_from is not None and not self.trainable:
             expected = "None for a frozen encoder (`--encoder.trainable True` trains it)"
             got = repr(self.trainable_from)

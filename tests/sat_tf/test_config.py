@@ -6,12 +6,6 @@ from sat_tf.config import AttentionConfig, EncoderConfig, SearchConfig, SearchFl
 from sat_tf.fields import from_dict
 
 
-@pytest.mark.parametrize("name", ["scenes_cnn", "keras_hub:dinov2_small"])
-def test_weights_that_an_encoder_does_not_have_are_refused_before_anything_is_read(name):
-    with pytest.raises(ValueError, match=f"none or a file: {name} has no ImageNet weights"):
-        EncoderConfig(name, weights="imagenet")
-
-
 def test_a_frozen_encoder_takes_no_first_trainable_layer():
     message = "`--encoder.trainable_from`: expected None for a frozen encoder .*, got 'conv4'"
     with pytest.raises(ValueError, match=message):

@@ -60,6 +60,7 @@ def test_any_key_is_a_flag_nested_ones_with_dots():
             "`--fit.distillation_weight`: expected 0 with `--reward.metric`",
         ),
         ("--strategy multi_worker --fit.jit_compile True", "`--fit.jit_compile`"),
+        ("--encoder.weights imagenet", "none or a file: scenes_cnn has no ImageNet weights"),
         ("--strategy multi_worker --fit.precision auto", "`--fit.precision`"),
         ("extra", "extra"),
     ],

@@ -19,7 +19,6 @@ from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 from training.metrics.calibration import Reliability
-from training.run_state.logs import read_scalar
 
 if TYPE_CHECKING:
     from training.evaluate.grounding import BoxGrounding
@@ -229,6 +228,8 @@ def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
     Args:
         log_dir: TensorBoard's files of the run.
     """
+    from training.run_state.logs import read_scalar
+
     parts = {"train": "training", "validation": "dev split"}
     lines = [
         {"name": name, "points": [[epoch + 1, value] for epoch, value in points]}
