@@ -44,6 +44,16 @@ def read_captioner(folder: Path | RunFolder) -> dict[str, Any]:
     return values
 
 
+def data_of(config: Path) -> dict[str, Any]:
+    """Reads what a run's configuration says of its data; empty if it says nothing.
+
+    Raises:
+        RunError: The file is missing or damaged.
+    """
+    found = read_object(config).get("data")
+    return found if isinstance(found, dict) else {}
+
+
 def outdated_note(report: Mapping[str, Any], weights_sha256: str | None) -> str:
     """Returns a note if a report was made with other weights, else an empty text.
 

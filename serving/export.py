@@ -18,7 +18,7 @@ from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields, to_dict
 from sat_tf.files import write_json
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.run_folder import RunFolder, data_of
 from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _portable_config(captioner: TrainedCaptioner, search: SearchConfig) -> dict[
     """Returns what `sat_tf.load` reads of a captioner's configuration, without paths."""
     values = to_dict(dataclasses.replace(captioner.config, search=search))
     values["encoder"]["weights"] = None
-    data = read_object(RunFolder(captioner.path).config).get("data", {}) if captioner.path else {}
+    data = data_of(RunFolder(captioner.path).config) if captioner.path else {}
     return values | {"data": {key: data[key] for key in ("name", "language") if key in data}}
 
 

@@ -31,7 +31,7 @@ from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
 from sat_tf.images.pillow import decode, read_content, read_pixels
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 
@@ -125,7 +125,7 @@ def run(arguments: Arguments) -> int:
 
 def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
     """Prints which words a captioner knows if those are nothing but drawn scenes'."""
-    if read_object(RunFolder(captioner.path).config).get("data", {}).get("name") == "scenes":
+    if data_of(RunFolder(captioner.path).config).get("name") == "scenes":
         words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
         note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
         print(printable(note), file=sys.stderr)

@@ -302,10 +302,11 @@ def check_available(config: RunConfig) -> None:
     """
     attention, fit, splitting = config.attention, config.fit, config.data.splitting
     encoder = config.encoder
-    own = encoder.name == "scenes_cnn" or encoder.name.startswith("keras_hub:")
-    if config.init_from is None and own and encoder.weights == "imagenet":
-        expected = f"none or a file: {encoder.name} has no ImageNet weights"
-        raise invalid_value("--encoder.weights", expected, "imagenet", "key")
+    names, files = encoder.name.split(configs.JOIN), configs.weights_files(encoder.weights)
+    for name, file in zip(names, files, strict=False) if config.init_from is None else ():
+        if file == "imagenet" and (name == "scenes_cnn" or name.startswith("keras_hub:")):
+            expected = f"none or a file: {name} has no ImageNet weights"
+            raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
         check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
