@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import dataclasses
 import errno
@@ -207,7 +208,10 @@ def run_process(main: Callable[[], int]) -> NoReturn:
 
     Python's own end waits for TensorFlow's threads, which for ever wait for Python if one of them
     is about to call a reader of ours. So it is left out: exit handlers run and output is flushed.
+    A notebook (`%run -m training.train`) goes on after the command, in a process that is its own.
     """
+    if hasattr(builtins, "__IPYTHON__"):
+        sys.exit(main())
     try:
         status = main()
     except SystemExit as stop:
