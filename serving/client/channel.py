@@ -129,7 +129,7 @@ class Connection:
                 cause = cause if cause and late else self._explain(error, request)
                 if late or not self._may_come_back(error) or not self.retries:
                     raise cause from error
-                if tries > self.retries and not self.wait:
+                if (tries > self.retries and not self.wait) or time.monotonic() >= end:
                     raise cause from error
             if tries == 1 + self.retries:
                 _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
