@@ -19,14 +19,10 @@ from serving.client.protocol import MOST_BYTES
 
 _LOG = logging.getLogger(__name__)
 
-# gRPC refuses answers over 4 MB by default, which attention maps of a few images exceed.
-_MAX_RECEIVED = 512 * 2**20
 _MOST_SECONDS = 1.0  # between two tries
 _CLOSED = "Channel closed!"  # by this side, in gRPC's words
 # Of a server that stops, or has not started: asking for a caption twice changes nothing.
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-_RETRY_BUFFER = 128 * 2**20  # gRPC forgets a larger request, and cannot send it again
-_MAX_RETRIES = 4  # gRPC's own limit
 _TOO_LARGE = "larger than max"  # in gRPC's words
 
 
