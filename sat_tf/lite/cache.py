@@ -51,7 +51,7 @@ from sat_tf.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from sat_tf.lite.graphs import Trained
 
-VERSION = 3
+VERSION = 4
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
 
 SWITCH = "SAT_TF_LITE"

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import json
 import math
-import mmap
 import re
 import threading
 import typing
-import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from sat_tf.captions import Caption
-from sat_tf.commands import without_stderr
 from sat_tf.config import ImageSize, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument
 from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
+from sat_tf.lite.runtime import Encoder, Graph
+from sat_tf.lite.search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
-from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
+from sat_tf.vocabulary import PAD, UNK, Vocabulary
 
 FORMAT = 1
 """Version of the layout: raise it when `sat_tf.lite` can no longer read earlier folders."""
@@ -40,11 +36,7 @@ STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""
 _ATTENTION = ("alpha", "beta")
 _SHARED = re.compile(r"encoder-[0-9a-f]{16}\.tflite")
-_MOST_BYTES = 2**32  # of all tensors of a graph
 _ADVICE = "Write one with `python -m serving.export --format litert`"
-
-# (inputs by name) -> outputs by name
-Graph = Callable[..., dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -182,59 +174,6 @@ def _why_not(folder: Path) -> str:
     return f"{SETTINGS} is missing. {_ADVICE}."
 
 
-class Encoder:
-    """The encoder's graph. Threads take turns.
-
-    `Encoder.of` opens a file once per process. The annotations of the last images are kept:
-    captioners that share an encoder run it once over an image.
-
-    Args:
-        path: The graph.
-        threads: Threads of LiteRT.
-
-    Attributes:
-        pixels: `(1, S, S, 3)`, the shape of its input.
-        shapes: Of its outputs: of `annotations`, `(1, L, D)`.
-    """
-
-    KEPT = 4
-    """Images whose annotations are kept."""
-
-    _open: weakref.WeakValueDictionary[tuple, Encoder] = weakref.WeakValueDictionary()
-    _opening = threading.Lock()
-
-    def __init__(self, path: Path, threads: int) -> None:
-        self._graph = _open_graph(path, threads)
-        self.pixels = _shapes(self._graph.get_input_details()).get("pixels")
-        self.shapes = _shapes(self._graph.get_output_details())
-        if len(self.shapes.get("annotations", ())) != 3:
-            raise ValueError(
-                f"{path} is not the graph of an encoder: its outputs are {self.shapes}."
-            )
-        self._turn = threading.Lock()
-        self._kept: dict[bytes, dict[str, np.ndarray]] = {}
-
-    @classmethod
-    def of(cls, path: Path, threads: int) -> Encoder:
-        """Returns the encoder of a file, as open in this process if it is."""
-        path, found = path.resolve(), path.stat()
-        key = (path, found.st_size, found.st_mtime_ns, threads)
-        with cls._opening:
-            if (encoder := cls._open.get(key)) is None:
-                encoder = cls._open[key] = cls(path, threads)
-            return encoder
-
-    def __call__(self, pixels: np.ndarray) -> dict[str, np.ndarray]:
-        """Encodes an image, float32 `[S, S, 3]`, 0 to 255; returns `annotations` `[1, L, D]`."""
-        image = hashlib.blake2b(np.ascontiguousarray(pixels)).digest()
-        with self._turn:
-            if image not in self._kept:
-                while len(self._kept) >= self.KEPT:
-                    del self._kept[next(iter(self._kept))]  # the oldest
-                self._kept[image] = self._graph(pixels=pixels[np.newaxis])
-            return dict(self._kept[image])
-
-
 class LiteRTCaptioner:
     """A captioner from a folder that `python -m serving.export --format litert` wrote.
 
@@ -265,7 +204,7 @@ class LiteRTCaptioner:
         self.vocabulary = Vocabulary.load(folder / VOCABULARY)
         paths = self.settings.files(folder)
         self._encode = Encoder.of(paths[ENCODER], threads)
-        self._start, self._step = (_open_graph(paths[name], threads) for name in (START, STEP))
+        self._start, self._step = (Graph(paths[name], threads) for name in (START, STEP))
         self.locations = self._encode.shapes["annotations"][1]
         self.grid = self.settings.grid or (1, self.locations)
         self._check_sizes(folder)
@@ -274,11 +213,8 @@ class LiteRTCaptioner:
     def _check_sizes(self, folder: Path) -> None:
         """Holds settings and vocabulary against the graphs, before memory is taken for them."""
         side, beam = self.settings.image_size, self.settings.search.beam
-        given = self._encode.shapes | _shapes(self._start.get_output_details())
-        read, made = (
-            _shapes(self._step.get_input_details()),
-            _shapes(self._step.get_output_details()),
-        )
+        given = self._encode.shapes | self._start.outputs
+        read, made = dict(self._step.inputs), self._step.outputs
         state = {name: (beam, *given.get(name, ())[1:]) for name in STATE}
         attention = {"alpha": (beam, self.locations), "beta": (beam,)}
         expected = {
@@ -302,8 +238,11 @@ class LiteRTCaptioner:
 
     def caption(self, image: ImageInput) -> Caption:
         """Captions an image: a file, bytes or pixels; see `read_pixels`."""
-        pixels = read_pixels(image, self.settings.image_size, self.settings.resize)
-        return self.beam(pixels)[0]
+        return self.best(read_pixels(image, self.settings.image_size, self.settings.resize))
+
+    def best(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
+        """Returns the first of `beam`."""
+        return self._read(self._find(pixels, search), 0, _seen(pixels))
 
     def beam(self, pixels: np.ndarray, search: SearchConfig | None = None) -> list[Caption]:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.
@@ -316,60 +255,73 @@ class LiteRTCaptioner:
         Returns:
             All hypotheses with their maps, best first; the first one's `alternatives` are the rest.
         """
+        found, seen = self._find(pixels, search), _seen(pixels)
+        return [self._read(found, k, seen) for k in range(len(found.tokens))]
+
+    def _find(self, pixels: np.ndarray, search: SearchConfig | None) -> Found:
         search = search or self.settings.search
         with self._turn:
-            found = self._search(pixels, search)
-        if not found:
+            found = beam_search(self._steps_over(pixels), search)
+        if not len(found.tokens):
             raise ValueError(
                 "The image has no caption: the search bars every word, or its probability is 0 or "
                 "not known."
             )
-        if search.consensus:
-            found = rank_by_consensus(found, search.length_power, search.consensus)
-        seen = pixels.round().astype(np.uint8)
-        read = [self._read(one, search.length_power, seen) for one in found]
-        others = tuple((caption.text, caption.score) for caption in read[1:])
-        return [replace(read[0], alternatives=others), *read[1:]]
+        return rank_by_consensus(found, search.consensus) if search.consensus else found
 
-    def _search(self, pixels: np.ndarray, search: SearchConfig) -> list[Hypothesis]:
+    def _steps_over(self, pixels: np.ndarray) -> Step:
+        """Returns the step of a search over an image."""
         rows = self.settings.search.beam
-        width = -(-search.beam // rows) * rows  # of the state: whole runs of the step's graph
         encoded = self._encode(pixels)
         started = self._start(**encoded)
         # All hypotheses begin with the same state, and attend to the same annotations.
-        state = {name: np.repeat(started.pop(name), width, axis=0) for name in STATE}
-        attended = encoded | started
+        state = {name: started.pop(name) for name in STATE}
+        self._step.set(**encoded | started)
 
-        def step(tokens: np.ndarray, parents: list[int]):
-            tokens = np.pad(tokens, (0, width - len(tokens)), constant_values=PAD)
-            parents = parents + [0] * (width - len(parents))
-            before = {name: part[parents] for name, part in state.items()}
-            runs = []
-            for first in range(0, width, rows):
+        def step(tokens: np.ndarray, parents: np.ndarray):
+            runs = -(-len(tokens) // rows)
+            words, origins = np.full(runs * rows, PAD, np.int32), np.zeros(runs * rows, np.intp)
+            words[: len(tokens)], origins[: len(parents)] = tokens, parents
+            outputs = []
+            for first in range(0, len(words), rows):
                 part = slice(first, first + rows)
-                inputs = {name: value[part] for name, value in before.items()}
-                runs.append(self._step(words=tokens[part], **inputs, **attended))
-            outputs = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-            state.update((name, outputs[name]) for name in STATE)
-            return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
+                before = {name: value[origins[part]] for name, value in state.items()}
+                outputs.append(self._step(words=words[part], **before))
+            made = outputs[0] if runs == 1 else _joined(outputs)
+            state.update((name, made[name]) for name in STATE)
+            return made["log_probs"], [made[name] for name in _ATTENTION if name in made]
 
-        return beam_search(step, search)
+        return step
 
-    def _read(self, found: Hypothesis, power: float, seen: np.ndarray) -> Caption:
-        length, alpha, beta = found.length, None, None
-        if self.settings.grid is not None and length:
-            alpha, beta = (np.stack(part) for part in zip(*found.auxiliary[:length], strict=True))
+    def _read(self, found: Found, k: int, seen: np.ndarray) -> Caption:
+        """Converts one of the captions found; the best one lists the others' texts."""
+        length, alpha, beta = found.lengths[k], None, None
+        if self.settings.grid is not None:
+            alpha, beta = (part[k, :length] for part in found.auxiliary)
             alpha = alpha.reshape(length, *self.settings.grid)
-        words = [self.vocabulary.forms[token] for token in found.tokens if token != END]
-        log_probs = np.diff(found.totals[:length], prepend=np.float32(0.0))
+        ids, decode = found.tokens[k, :length], self.vocabulary.decode
+        log_probs = np.diff(found.totals[k, :length], prepend=np.float32(0.0))
+        others = zip(found.tokens[1:], found.scores[1:], strict=True) if k == 0 else ()
         return Caption(
-            text=self.vocabulary.decode(found.tokens),
-            score=float(found.score(power)),
-            log_prob=float(found.totals[-1]),
-            **whole_words(words, log_probs=log_probs, alpha=alpha, beta=beta),
+            text=decode(ids),
+            score=float(found.scores[k]),
+            log_prob=float(found.log_probs[k]),
+            **whole_words(
+                [self.vocabulary.forms[i] for i in ids], log_probs=log_probs, alpha=alpha, beta=beta
+            ),
+            alternatives=tuple((decode(tokens), float(score)) for tokens, score in others),
             language=self.vocabulary.language,
             image=seen,
         )
+
+
+def _seen(pixels: np.ndarray) -> np.ndarray:
+    """Returns the encoder's input as an image to show."""
+    return pixels.round().astype(np.uint8)
+
+
+def _joined(outputs: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([made[name] for made in outputs]) for name in outputs[0]}
 
 
 def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
@@ -388,43 +340,3 @@ def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
                 "folder, or export it again."
             )
     return captioner
-
-
-def _shapes(details: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of a graph's inputs or outputs by name."""
-    return {name: tuple(map(int, found["shape"])) for name, found in details.items()}
-
-
-def _open_graph(path: Path, threads: int) -> Graph:
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise ImportError("LiteRT is not installed: `pip install ai-edge-litert`.") from error
-    try:
-        interpreter = Interpreter(str(path), num_threads=threads)
-        sizes = (math.prod(map(int, t["shape"])) for t in interpreter.get_tensor_details())
-        if 4 * sum(sizes) > _MOST_BYTES:
-            raise ValueError(f"it takes more than {_MOST_BYTES:,} bytes of memory")
-        with without_stderr():  # it names its delegate
-            interpreter.allocate_tensors()
-        _give_back_pages(path)
-        return interpreter.get_signature_runner()
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be read by LiteRT: {error}. Export it again.") from error
-
-
-def _give_back_pages(path: Path) -> None:
-    """Gives back the memory that a graph's file takes: LiteRT has its own copy of the weights.
-
-    What it reads once more is loaded again. Works on Linux alone.
-    """
-    try:
-        maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
-        madvise = ctypes.CDLL(None).madvise
-    except (OSError, AttributeError):
-        return
-    mapped = f" {path.resolve()}"
-    for line in maps:
-        if line.endswith(mapped):
-            start, end = (int(edge, 16) for edge in line.split(" ")[0].split("-"))
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)

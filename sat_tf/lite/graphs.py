@@ -68,7 +68,11 @@ def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
         logits, state, attention = model.decoder.step(
             attended, words, State(h, c), model.selection, portable=True
         )
-        outputs = {"log_probs": tf.nn.log_softmax(logits)}
+        # Of LiteRT's operations, log_softmax is slow and softmax fast: the best token's has both.
+        best, share = (
+            tf.reduce_max(x, axis=-1, keepdims=True) for x in (logits, tf.nn.softmax(logits))
+        )
+        outputs = {"log_probs": logits - best + tf.math.log(share)}
         outputs |= dict(zip(files.STATE, state, strict=True))
         if model.decoder.attends:
             outputs["alpha"] = tf.nn.softmax(attention.alignment_scores)

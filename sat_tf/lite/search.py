@@ -1,12 +1,16 @@
-"""Search over one image in NumPy, by the rules of `sat_tf.search`: beam, then consensus."""
+"""Search over one image in NumPy, by the rules of `sat_tf.search`: beam, then consensus.
+
+Shapes: K hypotheses of the beam, of which the first R are live; V tokens; T most of a caption; H
+captions found, at most K.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from sat_tf.config import SearchConfig
 from sat_tf.vocabulary import END, PAD, START
@@ -15,137 +19,155 @@ _FLOOR = -1e9  # as `sat_tf.search.beam_search.FLOOR`: what is less likely does 
 
 ORDERS, SIGMA = 4, 6.0  # of the n-grams and lengths of `rank_by_consensus`
 
-Step = Callable[[np.ndarray, list[int]], tuple[np.ndarray, Sequence[np.ndarray]]]
+Step = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, Sequence[np.ndarray]]]
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """A caption, or the beginning of one.
+class Found(NamedTuple):
+    """Captions of an image, the best first.
 
     Attributes:
-        tokens: Its words, with `END` if it ended by itself.
-        totals: float32, log-probability up to each token, nats.
-        auxiliary: What the step returned beside each token: alpha and beta.
+        tokens: int32 `[H, T]`, words, then `END` if the caption ended by itself, then `PAD`.
+        lengths: int `[H]`, words.
+        totals: float32 `[H, T]`, log-probability up to each token, nats.
+        log_probs: float32 `[H]`, log-probability of the caption, its end included, nats.
+        scores: float32 `[H]`, `log p / length^p`.
+        auxiliary: `[H, T', ...]` each, what the step returned beside each token: alpha and beta.
+            T' is the number of steps, at most T; what is beside no token is arbitrary.
     """
 
-    tokens: tuple[int, ...] = ()
-    totals: tuple[np.float32, ...] = ()
-    auxiliary: tuple[Sequence[np.ndarray], ...] = ()
+    tokens: np.ndarray
+    lengths: np.ndarray
+    totals: np.ndarray
+    log_probs: np.ndarray
+    scores: np.ndarray
+    auxiliary: tuple[np.ndarray, ...]
 
-    @property
-    def length(self) -> int:
-        """Number of words, without `END`."""
-        return len(self.tokens) - (END in self.tokens)
-
-    def score(self, length_power: float) -> np.float32:
-        """Returns `log p / length^p`."""
-        normaliser = np.float32(max(self.length, 1)) ** np.float32(length_power)
-        return self.totals[-1] / normaliser
-
-    def then(self, token: int, total: np.float32, auxiliary: Sequence[np.ndarray]) -> Hypothesis:
-        """Returns the hypothesis with one more token."""
-        return Hypothesis(
-            (*self.tokens, token), (*self.totals, total), (*self.auxiliary, auxiliary)
-        )
+    def take(self, order: np.ndarray) -> Found:
+        """Returns these captions in another order."""
+        return Found(*(part[order] for part in self[:-1]), tuple(p[order] for p in self.auxiliary))
 
 
-def beam_search(step: Step, search: SearchConfig) -> list[Hypothesis]:
+def beam_search(step: Step, search: SearchConfig) -> Found:
     """Finds the best captions of an image; see `sat_tf.search.beam_search`.
 
-    After each step the best `beam - n` continuations are kept, n being the hypotheses that have
-    ended. Of equal ones the lower slot, then the lower token is taken.
+    After each step the best `K - n` continuations are kept, n being the hypotheses that have
+    ended. Of equal ones the lower row, then the lower token is taken.
 
     Args:
-        step: `(tokens int32 [K], parents) -> (log_probs [K, V], auxiliary)`. It keeps the state:
-            row k continues row `parents[k]` of the call before. Rows that are not in use hold
-            `PAD`, and what they return is ignored.
+        step: `(tokens int32 [R], parents int [R]) -> (log_probs [R, V], auxiliary)`. It keeps the
+            state: row r continues row `parents[r]` of the call before. Further rows are ignored.
         search: The settings; K is its beam.
 
     Returns:
-        At most K hypotheses, the best score first.
+        At most K captions.
     """
-    live, parents, ended = [Hypothesis()], [0], []
-    for length in range(search.max_length):
-        last = [hypothesis.tokens[-1] if hypothesis.tokens else START for hypothesis in live]
-        unused = search.beam - len(live)
-        tokens = np.array(last + [PAD] * unused, np.int32)
-        log_probs, auxiliary = step(tokens, parents + [0] * unused)
-        log_probs = np.where(np.isfinite(log_probs), log_probs, -np.inf)[: len(live)]
-        log_probs[:, list(search.forbidden)] = -np.inf
-        if length < search.min_length:
-            log_probs[:, END] = -np.inf
+    beam, limit = search.beam, search.max_length
+    # Of the live hypotheses, then, in the lower half, of those that ended.
+    tokens = np.full([2 * beam, limit], PAD, np.int32)
+    totals = np.zeros([2 * beam, limit], np.float32)
+    rows = np.zeros([2 * beam, limit], np.intp)  # of the step's outputs, beside each token
+    seen: list[Sequence[np.ndarray]] = []  # auxiliary outputs of each step
+    live, ended = 1, 0
+    last, parents, before = np.array([START], np.int32), np.zeros(1, np.intp), np.zeros(1, "f4")
+    for time in range(limit):
+        log_probs, auxiliary = step(last, parents)
+        reached = before[:, np.newaxis] + log_probs[:live]
+        reached[~np.isfinite(reached)] = -np.inf
+        reached[:, search.forbidden] = -np.inf
+        if time < search.min_length:
+            reached[:, END] = -np.inf
         if search.no_repeat_ngram:
-            for row, hypothesis in zip(log_probs, live, strict=True):
-                row[_repeating(hypothesis.tokens, search.no_repeat_ngram)] = -np.inf
-        before = np.array([h.totals[-1] if h.totals else 0.0 for h in live], np.float32)
-        room = search.beam - len(ended)
-        grown, grown_parents = [], []
-        for slot, token, total in _best(before[:, np.newaxis] + log_probs, room):
-            rows = [output[slot] for output in auxiliary]
-            hypothesis = live[slot].then(token, total, rows)
-            if token == END:
-                ended.append(hypothesis)
-            else:
-                grown.append(hypothesis)
-                grown_parents.append(slot)
-        live, parents = grown, grown_parents
+            reached[_repeating(tokens[:live, :time], search.no_repeat_ngram)] = -np.inf
+        from_row, token, total = _best(reached, beam - ended)
+        seen.append(auxiliary)
+        ends = token == END
+        first, ended = beam + ended, ended + np.count_nonzero(ends)
+        live = len(token) - np.count_nonzero(ends)
+        for grown, value in ((tokens, token), (totals, total), (rows, from_row)):
+            whole = grown[from_row]
+            whole[:, time] = value
+            grown[:live], grown[first : beam + ended] = whole[~ends], whole[ends]
+        last, parents, before = token[~ends], from_row[~ends], total[~ends]
         if not live:
             break
-    # Sorting is stable: of equal scores the caption that ended first.
-    return sorted(ended + live, key=lambda h: -h.score(search.length_power))[: search.beam]
+    # Those that ended come first: of equal scores the caption that ended first.
+    chosen = np.r_[beam : beam + ended, :live]
+    return _ranked(tokens[chosen], totals[chosen], rows[chosen], seen, search)
 
 
-def _repeating(tokens: Sequence[int], n: int) -> list[int]:
-    """Returns the tokens that would complete an n-gram that is there already."""
-    latest = tokens[len(tokens) - n + 1 :]
-    starts = range(len(tokens) - n + 1)
-    return [tokens[k + n - 1] for k in starts if tokens[k : k + n - 1] == latest]
+def _ranked(
+    tokens: np.ndarray,
+    totals: np.ndarray,
+    rows: np.ndarray,
+    seen: Sequence[Sequence[np.ndarray]],
+    search: SearchConfig,
+) -> Found:
+    """Sorts captions by their score, and collects what the steps returned beside their tokens."""
+    written = np.count_nonzero(tokens != PAD, axis=1)
+    lengths = written - (tokens == END).any(axis=1)
+    log_probs = totals[np.arange(len(totals)), written - 1]
+    scores = log_probs / np.maximum(lengths, 1).astype("f4") ** np.float32(search.length_power)
+    auxiliary = tuple(
+        np.stack([output[rows[:, time]] for time, output in enumerate(outputs)], axis=1)
+        for outputs in zip(*seen, strict=True)
+    )
+    found = Found(tokens, lengths, totals, log_probs, scores, auxiliary)
+    return found.take(np.argsort(-scores, kind="stable"))
 
 
-def _best(totals: np.ndarray, count: int) -> list[tuple[int, int, np.float32]]:
-    """Returns (slot, token, total) of the `count` best of `[slots, V]`, best first."""
+def _repeating(tokens: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows, and their tokens, that would complete an n-gram which is there already."""
+    length = tokens.shape[1]
+    if length < n:
+        return np.zeros([2, 0], np.intp)
+    there = sliding_window_view(tokens, n, axis=1)
+    same = there[:, :, :-1] == tokens[:, np.newaxis, length - n + 1 :]
+    rows, starts = np.nonzero(same.all(axis=2))
+    return rows, there[rows, starts, -1]
+
+
+def _best(totals: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns rows, tokens and totals of the `count` best of `[R, V]`, best first."""
+    least = -np.inf
+    if count <= totals.shape[1]:  # so many are at least as good as the best of their tokens
+        least = np.partition(totals.max(axis=0), -count)[-count]
     flat = totals.ravel()
-    count = min(count, flat.size)
-    candidates = np.flatnonzero(flat >= np.partition(flat, -count)[-count])
+    candidates = np.flatnonzero((flat >= least) & (flat > _FLOOR))
     order = candidates[np.argsort(-flat[candidates], kind="stable")][:count]
-    return [
-        (*map(int, divmod(index, totals.shape[1])), flat[index])
-        for index in order
-        if flat[index] > _FLOOR
-    ]
+    rows, tokens = np.divmod(order, totals.shape[1])
+    return rows, tokens.astype(np.int32), flat[order]
 
 
-def rank_by_consensus(
-    found: Sequence[Hypothesis], length_power: float, sharpness: float
-) -> list[Hypothesis]:
-    """Orders hypotheses by their expected similarity to a caption of the image, highest first.
+def rank_by_consensus(found: Found, sharpness: float) -> Found:
+    """Orders captions by their expected similarity to a caption of the image, highest first.
 
-    Minimum Bayes risk: `expected_similarity` of `sat_tf.search` for the hypotheses of one image.
+    Minimum Bayes risk: `expected_similarity` of `sat_tf.search` for the captions of one image.
     """
-    scores = sharpness * np.array([h.score(length_power) for h in found], np.float64)
+    scores = sharpness * found.scores.astype(np.float64)
     weights = np.exp(scores - scores.max())
-    weights /= weights.sum()
-    counts = [_count([token for token in h.tokens if token != END]) for h in found]
-    lengths = np.array([h.length for h in found])
-    overlap = np.array([[_overlap(ours, theirs) for theirs in counts] for ours in counts])
-    near = np.exp(-((lengths[:, None] - lengths) ** 2) / (2 * SIGMA**2))
-    agreed = (overlap * near @ weights).astype(np.float32)
-    return [found[k] for k in np.argsort(-agreed, kind="stable")]
+    near = np.exp(-(np.subtract.outer(found.lengths, found.lengths) ** 2) / (2 * SIGMA**2))
+    words = np.where(found.tokens == END, PAD, found.tokens)[:, : found.lengths.max()]
+    # An n-gram's number is that of the pair of its first n - 1 words and its last one.
+    grams, overlap = np.zeros_like(words, np.int64), 0.0
+    for n in range(ORDERS):
+        last = words[:, n:]
+        pairs = grams[:, : last.shape[1]] * (words.max() + 1) + last
+        _, grams = np.unique(pairs, return_inverse=True)
+        grams = grams.reshape(last.shape)
+        overlap += _overlap(_count(grams, last != PAD))
+    agreed = (overlap / ORDERS * near @ (weights / weights.sum())).astype(np.float32)
+    return found.take(np.argsort(-agreed, kind="stable"))
 
 
-def _count(words: Sequence[int]) -> list[Counter]:
-    """Counts n-grams, by order."""
-    return [
-        Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
-        for n in range(1, ORDERS + 1)
-    ]
+def _count(grams: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Counts each n-gram in each caption: `[H, n-grams]`, of numbers `[H, T - n + 1]`."""
+    captions, kinds = len(grams), grams.max(initial=0) + 1
+    places = grams + kinds * np.arange(captions)[:, np.newaxis]
+    return np.bincount(places[there], minlength=captions * kinds).reshape(captions, kinds)
 
 
-def _overlap(ours: list[Counter], theirs: list[Counter]) -> float:
-    """Computes the mean over orders of `<min(c_i, c_j), c_j> / |c_i| |c_j|`."""
-    total = 0.0
-    for a, b in zip(ours, theirs, strict=True):
-        norms = np.sqrt(sum(n * n for n in a.values())) * np.sqrt(sum(n * n for n in b.values()))
-        if norms:
-            total += sum(min(n, b[gram]) * b[gram] for gram, n in a.items()) / norms
-    return total / ORDERS
+def _overlap(counts: np.ndarray) -> np.ndarray:
+    """Computes `<min(c_i, c_j), c_j> / |c_i| |c_j|`, `[H, H]`."""
+    shared = np.einsum("ijg,jg->ij", np.minimum(counts[:, np.newaxis], counts), counts)
+    norms = np.sqrt((counts**2).sum(axis=1))
+    return shared / np.maximum(np.multiply.outer(norms, norms), 1)

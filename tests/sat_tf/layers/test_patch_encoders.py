@@ -13,8 +13,8 @@ from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, Encod
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.layers.encoder import Encoder
 from sat_tf.lite.captioner import ENCODER
-from sat_tf.lite.captioner import Encoder as LiteEncoder
 from sat_tf.lite.graphs import write_graphs
+from sat_tf.lite.runtime import Encoder as LiteEncoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives.soft import SoftObjective
 from sat_tf.packing import pack, unpack

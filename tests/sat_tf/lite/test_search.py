@@ -15,7 +15,7 @@ def search(model: TreeModel, image: int, beam: int, **rules):
 
     def step(tokens, parents):
         nonlocal prefixes
-        assert len(tokens) == len(parents) == beam
+        assert 0 < len(tokens) == len(parents) <= beam  # the live ones alone
         prefixes = [(*prefixes[p], int(t)) for p, t in zip(parents, tokens, strict=True)]
         nodes = [min(model.node(p[1:]), model.log_probs.shape[1] - 1) for p in prefixes]
         return model.log_probs[image, nodes], (np.array(nodes),)
@@ -34,31 +34,36 @@ def test_it_finds_the_hypotheses_of_the_search_in_the_graph(beam, length_power, 
     expected = model.search(beam, length_power=length_power, **rules)
     for image in range(model.images):
         found = search(model, image, beam, length_power=length_power, **rules)
-        for k, hypothesis in enumerate(found):
-            length = expected.lengths[image, k]
-            ids = expected.token_ids[image, k]
-            assert hypothesis.length == length
-            assert list(hypothesis.tokens) == list(ids[: len(hypothesis.tokens)])
-            nodes = [int(node) for (node,) in hypothesis.auxiliary[:length]]
-            assert nodes == list(expected.auxiliary["node"][image, k, :length])
-        scores = [hypothesis.score(length_power) for hypothesis in found]
-        np.testing.assert_allclose(scores, expected.scores[image, : len(found)], rtol=1e-6)
-        np.testing.assert_allclose(found[0].totals[-1], expected.log_probs[image, 0], rtol=1e-6)
+        count = len(found.tokens)
+        assert list(found.lengths) == list(expected.lengths[image, :count])
+        np.testing.assert_array_equal(found.tokens, expected.token_ids[image, :count, :MAX_LENGTH])
+        for k, length in enumerate(found.lengths):
+            nodes = expected.auxiliary["node"][image, k, :length]
+            assert list(found.auxiliary[0][k, :length]) == list(nodes)
+        np.testing.assert_allclose(found.scores, expected.scores[image, :count], rtol=1e-6)
+        np.testing.assert_allclose(found.log_probs, expected.log_probs[image, :count], rtol=1e-6)
+
+
+def test_of_equal_continuations_the_lower_row_then_the_lower_token_is_taken():
+    model = TreeModel(seed=0)
+    model.log_probs[:] = -1.0
+    found = search(model, 0, beam=3, length_power=0.0)
+    assert found.tokens.tolist() == [[3, END, 0, 0], [3, 3, END, 0], [3, 3, 3, END]]
 
 
 def test_forbidden_tokens_are_not_written_and_the_first_is_no_end():
     model = TreeModel(seed=0)
     model.log_probs[..., END] += 5.0
-    for hypothesis in search(model, 0, beam=5, suppress_unknown=True):
-        assert hypothesis.length > 0 and 3 not in hypothesis.tokens
+    found = search(model, 0, beam=5, suppress_unknown=True)
+    assert len(found.tokens) == 5 and (found.lengths > 0).all() and not (found.tokens == 3).any()
 
 
 def test_what_is_not_finite_is_never_taken():
     model = TreeModel(seed=0)
     model.log_probs[:, 0, 4:] = np.nan
-    assert all(hypothesis.tokens[0] == 3 for hypothesis in search(model, 0, beam=5))
+    assert (search(model, 0, beam=5).tokens[:, 0] == 3).all()
     model.log_probs[:] = -np.inf
-    assert search(model, 0, beam=5) == []
+    assert len(search(model, 0, beam=5).tokens) == 0
 
 
 @pytest.mark.parametrize("length_power", [0.0, 1.0])
@@ -67,8 +72,6 @@ def test_consensus_ranks_hypotheses_as_the_graph_does(length_power):
     expected = model.search(9, length_power=length_power, consensus=3.0)
     for image in range(model.images):
         found = search(model, image, 9, length_power=length_power)
-        found = rank_by_consensus(found, length_power, 3.0)
-        assert len(found) == 9
-        for k, hypothesis in enumerate(found):
-            ids = expected.token_ids[image, k]
-            assert list(hypothesis.tokens) == list(ids[: len(hypothesis.tokens)])
+        found = rank_by_consensus(found, 3.0)
+        np.testing.assert_array_equal(found.tokens, expected.token_ids[image, :, :MAX_LENGTH])
+        np.testing.assert_allclose(found.scores, expected.scores[image], rtol=1e-6)
