@@ -89,7 +89,7 @@ setup(
         ]
     ),
     package_data={
-        "sat_tf.viewer": ["*.css", "*.js"],
+        "sat_tf.trained.viewer": ["*.css", "*.js"],
         "serving": ["compose.yaml", "config/*"],
         "serving.web": ["*.html", "*.css", "*.js", "samples/*"],
         "sat_tf": [

@@ -22,10 +22,10 @@ import tyro
 
 from benchmarks.measure import format_table, medians
 from benchmarks.run import chosen
+from sat_tf.captioner import Batch, Captioner
 from sat_tf.commands import exit_status
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
-from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
 from training.inputs import batches_of, load_data, open_inputs

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.captioner import Captioner
 from sat_tf.config import EncoderConfig
-from sat_tf.models.captioner import Captioner
-from sat_tf.runs import TrainedCaptioner
+from sat_tf.trained.runs import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.config import RunConfig
 from training.model import compile_model

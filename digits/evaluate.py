@@ -32,12 +32,12 @@ from digits.data import Digits, scoring_batches
 from digits.models.model import DigitModel
 from digits.recipes import RECIPES
 from digits.runs import load, load_scored
-from sat_tf import published
 from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.errors import RunError
 from sat_tf.fields import NonNegativeInt, check_fields, from_dict, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published
 from training.cli import check_own_images, peek_flag
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 import digits
-from sat_tf import published
 from sat_tf.errors import invalid_value
+from sat_tf.trained import published
 from serving.saved_model import Signature, save_signatures
 from serving.signatures import SERVING_DEFAULT
 from serving.versions import CARD_FILE, write_version

@@ -21,9 +21,9 @@ from PIL import Image
 
 from sat_tf import Encoder, RNNDecoder, Vocabulary
 from sat_tf.config import AttentionConfig
-from sat_tf.figures.attention import attention_figure
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import make_baseline
+from sat_tf.trained.figures.attention import attention_figure
 from sat_tf.vocabulary import END, START
 from training.data.sources import scenes
 

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sat_tf.captions import Caption
+    from sat_tf.captioner import Captioner
     from sat_tf.config import CaptionerConfig, SearchConfig
     from sat_tf.layers import (
         AttentionLSTMCell,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         InitialState,
         RNNDecoder,
     )
-    from sat_tf.models.captioner import Captioner
-    from sat_tf.runs import load
+    from sat_tf.trained.captions import Caption
+    from sat_tf.trained.runs import load
     from sat_tf.vocabulary import Vocabulary
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
@@ -50,12 +50,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Caption": "sat_tf.captions",
-    "Captioner": "sat_tf.models.captioner",
+    "Caption": "sat_tf.trained.captions",
+    "Captioner": "sat_tf.captioner",
     "CaptionerConfig": "sat_tf.config",
     "SearchConfig": "sat_tf.config",
     "Vocabulary": "sat_tf.vocabulary",
-    "load": "sat_tf.runs",
+    "load": "sat_tf.trained.runs",
 }
 
 

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Annotated, Union
 
 import sat_tf
-from sat_tf import published
 from sat_tf.commands import COMMANDS, exit_status, run_process
 from sat_tf.errors import installation
+from sat_tf.trained import published
 
 COMPLETION = "--tyro-print-completion"
 _SHELLS = ("bash", "zsh", "fish")

@@ -22,7 +22,7 @@ from sat_tf.files import write_atomically
 from sat_tf.packing import count, unpack
 
 if TYPE_CHECKING:
-    from sat_tf.models.base import TrainableModel
+    from sat_tf.model import TrainableModel
 
 
 Model = TypeVar("Model", bound="TrainableModel")

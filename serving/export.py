@@ -12,18 +12,18 @@ import tyro
 
 import digits
 from digits import hand_over
-from sat_tf import published
 from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields, to_dict
 from sat_tf.files import write_json
 from sat_tf.run_folder import RunFolder, data_of
+from sat_tf.trained import published
 from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
-    from sat_tf.runs import TrainedCaptioner
+    from sat_tf.trained.runs import TrainedCaptioner
 
 
 Format = Literal["saved_model", "litert"]
@@ -66,7 +66,7 @@ def run(arguments: Arguments) -> None:
     published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
     print(f"Loading {arguments.run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
-        from sat_tf.runs import load_captioner
+        from sat_tf.trained.runs import load_captioner
         from serving.model_card import facts
 
     folder = "litert" if arguments.format == "litert" else "export"
@@ -113,8 +113,8 @@ def export(
         )
     search = search or captioner.config.search
     if format == "litert":
-        from sat_tf.lite.captioner import CONFIG
-        from sat_tf.lite.graphs import write_graphs
+        from sat_tf.trained.lite.captioner import CONFIG
+        from sat_tf.trained.lite.graphs import write_graphs
         from serving.model_card import write_litert_card
 
         def write_litert(draft: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from sat_tf.commands import exit_status, printable, program
-from sat_tf.lite.captioner import LiteRTCaptioner, load
+from sat_tf.trained.lite.captioner import LiteRTCaptioner, load
 
 __all__ = ["LiteRTCaptioner", "load", "main"]
 
@@ -32,9 +32,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
-    from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
-    from sat_tf.figures.drawing import check_font
     from sat_tf.images.pillow import read_content, read_pixels
+    from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+    from sat_tf.trained.figures.drawing import check_font
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)

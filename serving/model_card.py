@@ -11,11 +11,11 @@ import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from sat_tf import published
 from sat_tf.config import SearchConfig, other_search
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
-from sat_tf.runs import TrainedCaptioner
+from sat_tf.trained import published
+from sat_tf.trained.runs import TrainedCaptioner
 from sat_tf.vocabulary import SPECIAL_TOKENS
 from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE, GRAPH_FILE
@@ -56,8 +56,8 @@ compared among the captions of one image only.
 _LITERT_INTRODUCTION = """# Image captioner
 
 *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) for LiteRT: three graphs with static
-shapes and built-in operations. Preprocessing and beam search are the host's: `sat_tf/lite` is
-the one in Python, and small enough to be ported."""
+shapes and built-in operations. Preprocessing and beam search are the host's:
+`sat_tf/trained/lite` is the one in Python, and small enough to be ported."""
 
 _LITERT_CALLING = """## How to call it
 

@@ -13,11 +13,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf import published
 from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import invalid_value
-from sat_tf.lite import cache
-from sat_tf.runs import make_graphs
+from sat_tf.trained import published
+from sat_tf.trained.lite import cache
+from sat_tf.trained.runs import make_graphs
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "wheel"

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from digits import hand_over, is_digit_run
-from sat_tf import published
 from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published
 from training.config import read_data_dir, read_run_config, to_text
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], 
         The content of the average's config.json; and a function that gives the best weights of
         another run to the model, always the same one, and returns it.
     """
-    from sat_tf.runs import load_captioner
+    from sat_tf.trained.runs import load_captioner
     from training.model import start_from
 
     config = read_run_config(run_dir)

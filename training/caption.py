@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import tyro
 
-from sat_tf import published, runs
 from sat_tf.commands import (
     check_file,
     check_folder,
@@ -26,17 +25,23 @@ from sat_tf.commands import (
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
-from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, is_figure, save_attention_figure
-from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
 from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.run_folder import RunFolder, data_of
-from sat_tf.viewer import report_page
+from sat_tf.trained import published, runs
+from sat_tf.trained.figures.attention import (
+    PHOTOGRAPH,
+    figure_paths,
+    is_figure,
+    save_attention_figure,
+)
+from sat_tf.trained.figures.drawing import check_font
+from sat_tf.trained.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from sat_tf.runs import TrainedCaptioner
+    from sat_tf.trained.runs import TrainedCaptioner
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tyro
 
-from sat_tf import published
 from sat_tf.commands import check_file, exit_status, loading, parse_flags
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published
 from training.cli import check_data_dir
 from training.config import RunConfig, read_data_dir, read_run_config
 
@@ -65,7 +65,7 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from sat_tf.runs import read_vocabulary
+        from sat_tf.trained.runs import read_vocabulary
         from training.data.seen_images import SeenImages
         from training.inputs import load_data
 
@@ -124,7 +124,7 @@ def predict(
     """
     import tensorflow as tf
 
-    from sat_tf.runs import load_captioner
+    from sat_tf.trained.runs import load_captioner
     from training.data.batches import pad_tokens, scoring_plan
     from training.data.feature_store import open_input_source
     from training.data.image_loader import Views

@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf import published, runs
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.trained import published, runs
 from training.config import RunConfig, read_run_config
 from training.data.seen_images import read_seen
 from training.run_state.ownership import (

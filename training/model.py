@@ -14,11 +14,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import runs
+from sat_tf.captioner import Captioner
 from sat_tf.errors import RunError, invalid_value
-from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
+from sat_tf.trained import runs
 from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from training.config import RunConfig
 from training.inputs import Data

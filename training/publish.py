@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import tyro
 
 from digits import hand_over, is_digit_run
-from sat_tf import published
 from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.errors import invalid_value
@@ -24,12 +23,13 @@ from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.scores.score_tokens import NOT_WORDS, OVER_CHARACTERS
+from sat_tf.trained import published
 from training.config import RunConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
 
 if TYPE_CHECKING:
-    from sat_tf.runs import TrainedCaptioner
+    from sat_tf.trained.runs import TrainedCaptioner
     from training.data.examples import Split
 
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The
@@ -190,7 +190,7 @@ def publish(arguments: Arguments) -> str:
     """Writes the files of a run's captioner, compares both if asked, returns the card."""
     config = read_run_config(arguments.run)
     with loading():
-        from sat_tf.runs import load_captioner
+        from sat_tf.trained.runs import load_captioner
         from training.data.seen_images import read_seen
         from training.data.sources import load_split
         from training.lineage import teachers_of

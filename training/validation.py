@@ -11,9 +11,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from sat_tf.runs import TrainedCaptioner
 from sat_tf.scores.cider import CiderD
 from sat_tf.scores.score_tokens import ScoreTokens
+from sat_tf.trained.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
@@ -85,7 +85,7 @@ class Validation:
 
     def figures(self) -> dict[str, np.ndarray | str]:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
-        from sat_tf.figures.drawing import MissingFontError
+        from sat_tf.trained.figures.drawing import MissingFontError
 
         split = self._reading.split
         indices = readable_images(split, self._reading.source, self._config.fit.figures)

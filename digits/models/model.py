@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.models.base import TrainableModel
+from sat_tf.model import TrainableModel
 from sat_tf.objectives.estimators import by_sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed

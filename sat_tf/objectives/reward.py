@@ -36,10 +36,10 @@ from sat_tf.objectives.logs import (
     variance,
     word_means,
 )
+from sat_tf.objectives.sampling import sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed, step_seeds
-from sat_tf.search.beam_search import FLOOR, Hypotheses, allowed_tokens
-from sat_tf.search.sampling import sample
+from sat_tf.search import FLOOR, Hypotheses, allowed_tokens
 from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -80,9 +80,9 @@ def run(arguments: Arguments) -> int:
         raise ValueError("Received no value for argument `images`: name at least one file.")
     from tqdm import tqdm
 
-    from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
-    from sat_tf.figures.drawing import check_font
     from sat_tf.images.pillow import read_pixels
+    from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+    from sat_tf.trained.figures.drawing import check_font
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)

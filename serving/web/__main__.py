@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import digits
 from digits.models.config import read_reader_config
-from sat_tf import published
 from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import installation, invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
+from sat_tf.trained import published
 from serving.process import check_port, parse_server
 from serving.web import sources
 

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from digits.models.config import ReaderConfig
-from sat_tf import viewer
+from sat_tf.trained import viewer
 from serving.web.captioning import Captioner, UploadError
 from serving.web.connections import Guard
 

@@ -13,10 +13,10 @@ from PIL import Image
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
-from sat_tf.viewer import crop_of, data_url, hypothesis_data
+from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data
 
 if TYPE_CHECKING:
-    from sat_tf.captions import Caption
+    from sat_tf.trained.captions import Caption
     from serving.client import Connection, ServedCaption, ServingError
 
 _SHOWN = (1600, 1600)  # pixels

@@ -28,7 +28,7 @@ import numpy as np
 import digits
 import sat_tf
 from sat_tf.commands import native_log_kept
-from sat_tf.runs import TrainedCaptioner, graphs_missing
+from sat_tf.trained.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import (
     Captioner,

@@ -7,8 +7,8 @@ import pytest
 
 import sat_tf
 import sat_tf.layers
-from sat_tf.models.captioner import Captioner
-from sat_tf.runs import load
+from sat_tf.captioner import Captioner
+from sat_tf.trained.runs import load
 
 
 def test_every_public_name_is_there():

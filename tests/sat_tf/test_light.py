@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import runs
 from sat_tf.config import SearchConfig
-from sat_tf.lite import cache
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import runs
+from sat_tf.trained.lite import cache
 from tests.image_files import encode, exif_of, smooth
 from tests.sat_tf.tiny_runs import PIXELS, png
 
@@ -172,7 +172,7 @@ def test_a_captioner_that_litert_cannot_hold_is_not_tried_again(loaded, monkeypa
     def fail(*_):
         raise ValueError("no such operation")
 
-    from sat_tf.lite import graphs
+    from sat_tf.trained.lite import graphs
 
     monkeypatch.setattr(graphs, "write_graphs", fail)
     with cache.turn():

@@ -19,11 +19,12 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
-from sat_tf import runs, weights
+from sat_tf import weights
+from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import from_dict, to_dict
-from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import runs
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
 from serving.versions import WARM_UP_FILE

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.images.decoding import load
-from sat_tf.search.beam_search import FLOOR
+from sat_tf.search import FLOOR
 from sat_tf.vocabulary import END, PAD
 from serving.model_card import operations
 from tests.serving.export_fixtures import BATCHES, warm_up_calls

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf import published
+from sat_tf.trained import published
 from serving import wheel
 
 
@@ -47,7 +47,7 @@ def test_it_holds_graphs_in_place_of_weights(built):
     commands = {
         f"sat_tf/_commands/{name}" for name in ("serving/web/page.html", "training/train.py")
     }
-    assert commands | {"sat_tf/viewer/viewer.js"} <= set(names)
+    assert commands | {"sat_tf/trained/viewer/viewer.js"} <= set(names)
     assert built.stat().st_size < 5e6
     with zipfile.ZipFile(built) as archive:
         (listed,) = (name for name in names if name.endswith("top_level.txt"))

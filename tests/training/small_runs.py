@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
-from sat_tf.runs import TrainedCaptioner
 from sat_tf.scores import TablesError
+from sat_tf.trained.runs import TrainedCaptioner
 from training import model
 from training import train as command
 from training.config import read_run_config, settled

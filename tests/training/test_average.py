@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf import runs, weights
+from sat_tf import weights
 from sat_tf.config import SearchFlags
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import runs
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
 from training import average, publish, train

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 import sat_tf
-from sat_tf import runs
 from sat_tf.config import SearchConfig
-from sat_tf.figures import drawing
-from sat_tf.figures.drawing import GLOW
+from sat_tf.trained import runs
+from sat_tf.trained.figures import drawing
+from sat_tf.trained.figures.drawing import GLOW
 from tests.image_files import exif_of, noise
 from tests.page_data import embedded
 from training import caption

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf import runs
+from sat_tf.trained import runs
 from tests.training.small_runs import exit_of, meteor_hidden
 from training.config import read_run_config
 from training.distill import main, predict

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import runs
-from sat_tf.models.captioner import Captioner
+from sat_tf.captioner import Captioner
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import runs
 from sat_tf.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.small_runs import train

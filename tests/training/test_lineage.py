@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from sat_tf import published
 from sat_tf.fields import to_dict
 from sat_tf.files import write_json
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published
 from training.lineage import Teachers, lineage, teachers_of
 from training.recipes import RECIPES
 from training.run_state.ownership import origins

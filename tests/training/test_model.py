@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import runs
+from sat_tf.captioner import Captioner
 from sat_tf.fields import to_dict
 from sat_tf.layers import backbones
-from sat_tf.models.captioner import Captioner
+from sat_tf.trained import runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.models.base import TrainableModel
+from sat_tf.model import TrainableModel
 from sat_tf.objectives.terms import Terms
 from training.config import OptimizerConfig
 from training.distributed import make_strategy

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 import sat_tf
-from sat_tf import published, weights
+from sat_tf import weights
 from sat_tf.errors import RunError
+from sat_tf.trained import published
 from tests.training.small_runs import meteor_hidden, train
 from training import average
 from training.compare import evaluation_folder

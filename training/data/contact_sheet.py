@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from sat_tf.figures.drawing import (
+from sat_tf.files import write_atomically
+from sat_tf.images import pillow
+from sat_tf.trained.figures.drawing import (
     PAPER,
     MissingFontError,
     lettering_of,
@@ -17,8 +19,6 @@ from sat_tf.figures.drawing import (
     wrap,
     write_text,
 )
-from sat_tf.files import write_atomically
-from sat_tf.images import pillow
 from training.data.examples import Split, StoredImage
 
 IMAGES = 12

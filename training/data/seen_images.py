@@ -29,8 +29,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from sat_tf import published
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published
 from training.data.examples import Example, StoredImage
 
 FLICKR, COCO, NUMBER, NAME, CONTENT = "flickr", "coco", "number", "name", "content"

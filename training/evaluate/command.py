@@ -17,13 +17,13 @@ from typing import Annotated
 import tyro
 
 from digits import hand_over, is_digit_run
-from sat_tf import published
 from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
+from sat_tf.trained import published
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
@@ -218,7 +218,7 @@ def run(arguments: Arguments) -> None:
     else:
         check_apart("--out", out, data_dir)
     with loading():
-        from sat_tf.runs import load_captioner
+        from sat_tf.trained.runs import load_captioner
         from training.evaluate.evaluation import Request, evaluate_run
 
     captioner = load_captioner(folder.path)

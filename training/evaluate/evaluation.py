@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
-from sat_tf.runs import TrainedCaptioner, read_average
 from sat_tf.scores.score_tokens import ScoreTokens
+from sat_tf.trained.runs import TrainedCaptioner, read_average
 from training.config import RunConfig, recorded_data
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.dataset import Dataset

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.captions import Caption
 from sat_tf.tokens import spans
+from sat_tf.trained.captions import Caption
 from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedBoxes, PlacedPhrase
 from training.data.captions import CaptionTable

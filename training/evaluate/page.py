@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from sat_tf.captions import Caption
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import TrainedCaptioner
-from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
+from sat_tf.trained.captions import Caption
+from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 from training.metrics.calibration import Reliability
@@ -71,7 +71,7 @@ def chosen_locations(
 def image_entry(
     captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption, name: str
 ) -> dict[str, Any]:
-    """Describes an image and its hypotheses for `sat_tf.viewer.report_page`.
+    """Describes an image and its hypotheses for `sat_tf.trained.viewer.report_page`.
 
     Args:
         captioner: The captioner.
@@ -202,7 +202,7 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
 
 
 def reliability_chart(bins: Reliability, unit: str = "words") -> dict[str, Any]:
-    """Returns the chart of accuracy against confidence; see `sat_tf.viewer.report_page`.
+    """Returns the chart of accuracy against confidence; see `sat_tf.trained.viewer.report_page`.
 
     Args:
         bins: Tokens, confidence and accuracy by bin.

@@ -8,17 +8,17 @@ from functools import cached_property
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.captions import Caption
 from sat_tf.config import SearchConfig
-from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
 from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
-from sat_tf.runs import TrainedCaptioner
+from sat_tf.trained.captions import Caption
+from sat_tf.trained.runs import TrainedCaptioner
 from sat_tf.vocabulary import UNK
 from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
 from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Split
 from training.data.image_loader import InputSource, readable_images
+from training.evaluate.diagnostics import nwgm_gaps, sampled_log_likelihood
 from training.metrics.calibration import WordConfidence
 
 SAMPLES = 50
@@ -190,7 +190,7 @@ class Bounds:
         Returns:
             `elbo` and `importance_weighted_bound_M` for M = 5 and, given as many samples, 50, in
             nats per caption, all from the same samples in groups of M; `nwgm_gap` and
-            `forward_gap`, nats per word (`sat_tf.models.diagnostics.nwgm_gaps`).
+            `forward_gap`, nats per word (`training.evaluate.diagnostics.nwgm_gaps`).
         """
         sums = dict.fromkeys(self._names, 0.0)
         for number, start in enumerate(range(0, len(self), _CAPTIONS)):

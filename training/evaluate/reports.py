@@ -20,7 +20,7 @@ from training.data.sources.caption_files.records import has_half_character
 from training.tables import text_table
 
 if TYPE_CHECKING:
-    from sat_tf.captions import Caption
+    from sat_tf.trained.captions import Caption
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 CAPTIONS_FILE = "captions.json"

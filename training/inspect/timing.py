@@ -12,9 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.captioner import Captioner
 from sat_tf.config import weights_files
 from sat_tf.layers.encoder import Encoder
-from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, check_available
 from training.data.captions import CaptionTable

@@ -20,7 +20,7 @@ from training.data.sources.scenes import COLOURS, RELATIONS, SHAPES, SIZES, rela
 from training.metrics.calibration import WordConfidence
 
 if TYPE_CHECKING:
-    from sat_tf.captions import Caption
+    from sat_tf.trained.captions import Caption
 
 _RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
 _ATTRIBUTES = ("size", "colour", "shape")

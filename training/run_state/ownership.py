@@ -19,11 +19,11 @@ from typing import Any
 
 import filelock
 
-from sat_tf import published, runs
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_all
 from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.trained import published, runs
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, to_text
 from training.data.dataset import Dataset

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig, EncoderConfig
 from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
-from sat_tf.models.captioner import Captioner
 from tests.image_files import make_images
 
 

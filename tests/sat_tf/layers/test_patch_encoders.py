@@ -9,15 +9,15 @@ import pytest
 import tensorflow as tf
 
 from sat_tf import weights
+from sat_tf.captioner import Captioner
 from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.layers.encoder import Encoder
-from sat_tf.lite.captioner import ENCODER
-from sat_tf.lite.graphs import write_graphs
-from sat_tf.lite.runtime import Encoder as LiteEncoder
-from sat_tf.models.captioner import Captioner
 from sat_tf.objectives.soft import SoftObjective
 from sat_tf.packing import pack, unpack
+from sat_tf.trained.lite.captioner import ENCODER
+from sat_tf.trained.lite.graphs import write_graphs
+from sat_tf.trained.lite.runtime import Encoder as LiteEncoder
 from sat_tf.vocabulary import Vocabulary
 from serving.saved_model import Signature, save_signatures
 from training.run_state.checkpoints import Checkpoints, Progress

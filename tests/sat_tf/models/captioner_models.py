@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.captioner import Captioner
 from sat_tf.config import (
     AttentionConfig,
     CaptionerConfig,
@@ -11,7 +12,6 @@ from sat_tf.config import (
     EncoderConfig,
     SearchConfig,
 )
-from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import END, PAD, START, UNK
 
 SIDE, L, D, VOCABULARY = 16, 4, 32, 9

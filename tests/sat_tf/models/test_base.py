@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.models.base import RunningMeans, TrainableModel
+from sat_tf.model import RunningMeans, TrainableModel
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.terms import Terms
 from sat_tf.ops.draws import replica_seed

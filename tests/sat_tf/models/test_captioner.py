@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf import captioner
+from sat_tf.captioner import Captioner
 from sat_tf.config import SearchConfig
-from sat_tf.models import captioner
-from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.vocabulary import END, PAD, START, UNK

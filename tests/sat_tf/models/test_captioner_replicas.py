@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.models.captioner import Captioner
+from sat_tf.captioner import Captioner
 from tests.sat_tf.models.captioner_models import (
     VOCABULARY,
     as_dataset,

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
 from tests.sat_tf.layers.decoder_numpy import (
     SEED,
     B,
@@ -15,6 +14,7 @@ from tests.sat_tf.layers.decoder_numpy import (
     make_decoder,
     softmax,
 )
+from training.evaluate.diagnostics import nwgm_gaps, sampled_log_likelihood
 
 
 class LookAt:

@@ -9,8 +9,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.search.beam_search import beam_search
-from sat_tf.search.sampling import sample
+from sat_tf.objectives.sampling import sample
+from sat_tf.search import beam_search
 from sat_tf.vocabulary import END, PAD, START
 
 VOCABULARY = 6

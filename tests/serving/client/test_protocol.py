@@ -85,7 +85,8 @@ def test_client_and_page_load_no_tensorflow():
     modules = "serving.client.__main__, serving.web.app, serving.web.model_process"
     code = (
         f"import sys, {modules}; from serving.client import CaptionClient; CaptionClient(); "
-        "from sat_tf.images.pillow import read_upright; from sat_tf.figures import attention; "
+        "from sat_tf.images.pillow import read_upright; "
+        "from sat_tf.trained.figures import attention; "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

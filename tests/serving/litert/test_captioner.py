@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
+from sat_tf import captioner as captioner_module
 from sat_tf.config import SearchConfig
 from sat_tf.errors import RunError
-from sat_tf.lite.captioner import (
+from sat_tf.trained.lite.captioner import (
     CONFIG,
     FORMAT,
     GRAPHS,
@@ -20,7 +21,6 @@ from sat_tf.lite.captioner import (
     Settings,
     read_settings,
 )
-from sat_tf.models import captioner as captioner_module
 from serving.export import export
 from serving.litert import load
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.figures import attention
+from sat_tf.trained.figures import attention
 from serving.litert import load, main
 
 # Everything that the project needs and `serving.litert` does not.
@@ -19,7 +19,8 @@ for name in {ABSENT!r}:
     sys.modules[name] = None  # an import of it fails
 from serving.litert import main
 status = main(sys.argv[1:])
-heavy = [name for name in sys.modules if name.startswith(("sat_tf.layers", "sat_tf.models"))]
+models = ("sat_tf.layers", "sat_tf.model", "sat_tf.captioner")
+heavy = [name for name in sys.modules if name.startswith(models)]
 sys.exit(status or len(heavy))
 """
 

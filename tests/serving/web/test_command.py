@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sat_tf import published
+from sat_tf.trained import published
 from serving.process import parse_server
 from serving.web import __main__ as command
 from serving.web.__main__ import main

@@ -9,9 +9,9 @@ import pytest
 
 import digits
 import sat_tf
-from sat_tf import lite, runs
-from sat_tf.lite import cache
-from sat_tf.lite.captioner import SETTINGS
+from sat_tf.trained import lite, runs
+from sat_tf.trained.lite import cache
+from sat_tf.trained.lite.captioner import SETTINGS
 from serving.web import model_process
 from serving.web.captioning import UploadError
 from serving.web.model_process import FIRST_TIME, LOADING, MOST_TRIES, ModelProcess

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf import published
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published
 from training.data.examples import Example
 from training.data.seen_images import (
     COCO,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
+from sat_tf.trained.captions import Caption
 from training.config import DataConfig
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
-from sat_tf.models.diagnostics import sampled_log_likelihood
 from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
+from training.evaluate.diagnostics import sampled_log_likelihood
 from training.evaluate.reading import Bounds, Reading
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sat_tf.captions import Caption
+from sat_tf.trained.captions import Caption
 from training.data.examples import Example, Split
 from training.data.sources import scenes
 from training.data.sources.scenes import SceneObject, describe

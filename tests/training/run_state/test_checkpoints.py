@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from sat_tf import runs
+from sat_tf.captioner import Captioner, configs
 from sat_tf.fields import from_dict
-from sat_tf.models.captioner import Captioner, configs
+from sat_tf.trained import runs
 from tests.full_disk import full_disk
 from training.run_state.checkpoints import VERSION, Checkpoints, Progress, last_progress
 

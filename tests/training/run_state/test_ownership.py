@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf import files, published, runs
+from sat_tf import files
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained import published, runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train

@@ -22,7 +22,7 @@ from sat_tf.config import CaptionerConfig, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.files import literal_path, sha256_of, write_atomically
 from sat_tf.layers.lstm import State
-from sat_tf.lite import captioner as files
+from sat_tf.trained.lite import captioner as files
 
 Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 """A function to convert, and its inputs."""
@@ -99,7 +99,7 @@ def write_graphs(
     precision: str,
     encoder: Path | None = None,
 ) -> dict[str, tuple[list[tf.TensorSpec], dict[str, tf.TensorSpec]]]:
-    """Writes graphs, settings and vocabulary of a captioner: what `sat_tf.lite.load` reads.
+    """Writes graphs, settings and vocabulary of a captioner: what `sat_tf.trained.lite.load` reads.
 
     Args:
         folder: An empty folder.

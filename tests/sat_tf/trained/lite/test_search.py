@@ -1,10 +1,10 @@
-"""The search of one image finds what `sat_tf.search.beam_search` finds."""
+"""The search of one image finds what `sat_tf.search` finds."""
 
 import numpy as np
 import pytest
 
 from sat_tf.config import SearchConfig
-from sat_tf.lite.search import beam_search, rank_by_consensus
+from sat_tf.trained.lite.search import beam_search, rank_by_consensus
 from sat_tf.vocabulary import END
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 

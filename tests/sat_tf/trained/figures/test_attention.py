@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from sat_tf.captions import Caption
-from sat_tf.figures import drawing
-from sat_tf.figures.attention import (
+from sat_tf.trained.captions import Caption
+from sat_tf.trained.figures import drawing
+from sat_tf.trained.figures.attention import (
     attention_figure,
     attention_frames,
     attention_svg,
@@ -17,7 +17,7 @@ from sat_tf.figures.attention import (
     save_attention_figure,
     save_figure,
 )
-from sat_tf.figures.drawing import GLOW
+from sat_tf.trained.figures.drawing import GLOW
 
 SVG = "{http://www.w3.org/2000/svg}"
 GREY = np.full((64, 64, 3), 120, np.uint8)

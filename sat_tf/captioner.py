@@ -18,13 +18,13 @@ from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.lstm import State
-from sat_tf.models.base import TrainableModel
+from sat_tf.model import TrainableModel
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import make_baseline
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.terms import Batch, Means
 from sat_tf.ops.draws import replica_seed, step_seeds
-from sat_tf.search.beam_search import Hypotheses, beam_search
+from sat_tf.search import Hypotheses, beam_search
 
 CAPTION_WORDS = 12
 """Words of a typical caption: a search reads about this many contexts per hypothesis."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value
 from sat_tf.ops.draws import check_seed, fold_in, uniform
-from sat_tf.search.beam_search import Hypotheses, Nest, Step, make_rules, read_hypotheses, run
+from sat_tf.search import Hypotheses, Nest, Step, make_rules, read_hypotheses, run
 from sat_tf.vocabulary import PAD, START
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont, features
 
-from sat_tf.figures import drawing
-from sat_tf.figures.drawing import MissingFontError, clusters, lettering_of, require_fonts
+from sat_tf.trained.figures import drawing
+from sat_tf.trained.figures.drawing import MissingFontError, clusters, lettering_of, require_fonts
 
 CAPTIONS = {
     "ar": "كلب أسود يركض على العشب NBA 23",

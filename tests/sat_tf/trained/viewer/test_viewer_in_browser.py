@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
+from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data, report_page
 from tests.browser import brightness, browser, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 from tests.image_files import encode
 

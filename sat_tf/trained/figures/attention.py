@@ -20,7 +20,8 @@ from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.errors import invalid_value
-from sat_tf.figures.drawing import (
+from sat_tf.files import write_atomically
+from sat_tf.trained.figures.drawing import (
     FAINT,
     GLOW,
     INK,
@@ -34,7 +35,6 @@ from sat_tf.figures.drawing import (
     wrap,
     write_text,
 )
-from sat_tf.files import write_atomically
 
 PHOTOGRAPH = 448
 """Side of a photograph under the attention, pixels, where it is not the encoder's input."""

@@ -12,7 +12,7 @@ from typing import Any
 from sat_tf.errors import RunError, installation
 from sat_tf.files import json_object, read_content, write_atomically, write_json
 
-SHIPPED = Path(__file__).parent / "captioners"
+SHIPPED = Path(__file__).parents[1] / "captioners"
 """Folder of the models that ship with the package."""
 
 MANIFEST, CARD = "captioner.json", "README.md"

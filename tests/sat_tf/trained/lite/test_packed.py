@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import published, runs
 from sat_tf.errors import RunError
-from sat_tf.lite import cache
-from sat_tf.lite.captioner import load
+from sat_tf.trained import published, runs
+from sat_tf.trained.lite import cache
+from sat_tf.trained.lite.captioner import load
 from tests.sat_tf.tiny_runs import PIXELS, contents, png
 
 WITHOUT = """

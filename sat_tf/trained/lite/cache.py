@@ -30,12 +30,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sat_tf import published
 from sat_tf.config import CaptionerConfig
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, default_cache_dir, json_object, write_atomically, write_json
-from sat_tf.lite.captioner import (
+from sat_tf.packing import pack_graph, unpack_graph
+from sat_tf.trained import published
+from sat_tf.trained.lite.captioner import (
     ENCODER,
     FORMAT,
     GRAPHS,
@@ -45,11 +46,10 @@ from sat_tf.lite.captioner import (
     check_grid,
     read_settings,
 )
-from sat_tf.packing import pack_graph, unpack_graph
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from sat_tf.lite.graphs import Trained
+    from sat_tf.trained.lite.graphs import Trained
 
 VERSION = 4
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
@@ -71,7 +71,7 @@ _MAKE = """
 import os, sys
 if hasattr(os, "nice"):
     os.nice(10)
-from sat_tf.runs import make_graphs
+from sat_tf.trained.runs import make_graphs
 make_graphs(*sys.argv[1:])
 """
 _LOG = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ def make_behind(path: Path, name: str) -> subprocess.Popen | None:
         why = error.strerror or error
         _say(f"Captions take TensorFlow: their graphs cannot be kept in {home} ({why}).")
         return None
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "-1"}
     silent = subprocess.DEVNULL
@@ -276,7 +276,7 @@ def make(captioner: Trained, name: str) -> Path | None:
     Returns:
         Their folder; None if LiteRT cannot hold the captioner.
     """
-    from sat_tf.lite.graphs import encoder_name, write_graphs
+    from sat_tf.trained.lite.graphs import encoder_name, write_graphs
 
     home = _home()
     encoder = home / encoder_name(captioner)

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import published
 from sat_tf.errors import RunError
+from sat_tf.trained import published
 from tests.sat_tf.tiny_runs import PIXELS, contents
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
-SAMPLE = Path(__file__).parents[2] / "serving" / "web" / "samples" / "cat.jpg"
+SAMPLE = Path(__file__).parents[3] / "serving" / "web" / "samples" / "cat.jpg"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -145,7 +145,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
 def locate(name: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:
     """Looks a name up in a process of its own, as the Hub's client reads its settings once."""
-    code = "import sys; from sat_tf.published import locate; print(locate(sys.argv[1]))"
+    code = "import sys; from sat_tf.trained.published import locate; print(locate(sys.argv[1]))"
     settings = {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
     return subprocess.run(
         [sys.executable, "-c", code, name],

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from sat_tf.config import SearchConfig
 from sat_tf.vocabulary import END, PAD, START
 
-_FLOOR = -1e9  # as `sat_tf.search.beam_search.FLOOR`: what is less likely does not exist
+_FLOOR = -1e9  # as `sat_tf.search.FLOOR`: what is less likely does not exist
 
 ORDERS, SIGMA = 4, 6.0  # of the n-grams and lengths of `rank_by_consensus`
 
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 
 def beam_search(step: Step, search: SearchConfig) -> Found:
-    """Finds the best captions of an image; see `sat_tf.search.beam_search`.
+    """Finds the best captions of an image; see `sat_tf.search`.
 
     After each step the best `K - n` continuations are kept, n being the hypotheses that have
     ended. Of equal ones the lower row, then the lower token is taken.

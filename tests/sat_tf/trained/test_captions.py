@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.captions import Caption
-from sat_tf.figures.attention import attention_figure
+from sat_tf.trained.captions import Caption
+from sat_tf.trained.figures.attention import attention_figure
 
 
 @pytest.fixture

@@ -10,6 +10,6 @@ cache.py      graphs that this library made for itself, found again by what they
 graphs.py     from a captioner to graphs, with TensorFlow
 """
 
-from sat_tf.lite.captioner import LiteRTCaptioner, load
+from sat_tf.trained.lite.captioner import LiteRTCaptioner, load
 
 __all__ = ["LiteRTCaptioner", "load"]

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sat_tf import published
-from sat_tf.captions import Caption
 from sat_tf.commands import native_log_kept
 from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.lite import cache
-from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
-from sat_tf.lite.captioner import load as load_export
 from sat_tf.run_folder import RunFolder, read_captioner, read_object
 from sat_tf.subwords import whole_words
+from sat_tf.trained import published
+from sat_tf.trained.captions import Caption
+from sat_tf.trained.lite import cache
+from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export, newest
+from sat_tf.trained.lite.captioner import load as load_export
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from sat_tf.models.captioner import Captioner
-    from sat_tf.search.beam_search import Hypotheses
+    from sat_tf.captioner import Captioner
+    from sat_tf.search import Hypotheses
 
 
 _BYTES_PER_WEIGHT = 4  # of a run's file, which is not compressed
@@ -45,7 +45,7 @@ def load(run_dir: str | Path) -> TrainedCaptioner:
     Args:
         run_dir: Folder written by `python -m training.train`, `python -m training.publish` or
             `python -m serving.export --format litert`, of which the last needs no TensorFlow; or
-            the name of a captioner that ships (`sat_tf.published.names()`); or
+            the name of a captioner that ships (`sat_tf.trained.published.names()`); or
             `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
 
     Returns:
@@ -194,7 +194,7 @@ class _Source:
             raise _without_weights(self.path)
         try:
             with native_log_kept():
-                from sat_tf.models.captioner import Captioner
+                from sat_tf.captioner import Captioner
                 from sat_tf.weights import count_weights, load_compact, load_weights, make_fitting
         except ModuleNotFoundError as error:
             if error.name not in ("tensorflow", "keras"):

@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sat_tf.captions import Caption
 from sat_tf.config import ImageSize, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument
 from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.lite.runtime import Encoder, Graph
-from sat_tf.lite.search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
+from sat_tf.trained.captions import Caption
+from sat_tf.trained.lite.runtime import Encoder, Graph
+from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.vocabulary import PAD, UNK, Vocabulary
 
 FORMAT = 1
-"""Version of the layout: raise it when `sat_tf.lite` can no longer read earlier folders."""
+"""Version of the layout: raise it when `sat_tf.trained.lite` can no longer read earlier folders."""
 
 ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
 GRAPHS = (ENCODER, START, STEP)
