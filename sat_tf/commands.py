@@ -27,6 +27,7 @@ COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),
     "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
     "caption": ("training.caption", "Caption images and draw where each word looked."),
+    "explain": ("training.explain", "Explain a caption, or a sentence of yours, word by word."),
     "inspect": ("training.inspect", "Check a data set before training on it."),
     "standardize": ("training.standardize", "Standardise an encoder's annotations."),
     "compare": ("training.compare", "Compare evaluated runs, with paired intervals."),

@@ -31,6 +31,7 @@ class Caption:
         image: uint8 `[S, S, 3]`, the image as the encoder saw it, all of which the maps cover; None
             if annotations were captioned.
         language: Code of the caption's language; empty if it is not known.
+        tokens: Ids of its tokens, subwords apart, with `END` if it ended by itself.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Caption:
     alternatives: tuple[tuple[str, float], ...] = ()
     image: np.ndarray | None = None
     language: str = ""
+    tokens: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"Caption({self.text!r}, score={self.score:.2f})"

@@ -24,10 +24,11 @@ from sat_tf.run_folder import RunFolder, read_captioner, read_object
 from sat_tf.subwords import whole_words
 from sat_tf.trained import published
 from sat_tf.trained.captions import Caption
+from sat_tf.trained.explain import Explanation, WordByWord, explain, sentence_tokens
 from sat_tf.trained.lite import cache
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.trained.lite.captioner import load as load_export
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -324,6 +325,7 @@ class TrainedCaptioner:
         self._config, self._graphs = model.config, graphs
         self.after_first_caption: Callable[[], object] | None = None
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
+        self._reader: tf.types.experimental.PolymorphicFunction | None = None
 
     def __repr__(self) -> str:
         attention, encoder = self.config.attention.kind, self.config.encoder
@@ -382,6 +384,7 @@ class TrainedCaptioner:
         if self._model is not None:
             self._model.config = self._config
         self._searches.clear()
+        self._reader = None
 
     def caption(self, image: ImageInput, search: SearchConfig | None = None) -> Caption:
         """Captions one image.
@@ -399,6 +402,60 @@ class TrainedCaptioner:
             ValueError: The image cannot be read.
         """
         return self.captions([image], search)[0]
+
+    def explain(self, image: ImageInput, sentence: str | None = None) -> Explanation:
+        """Explains the captioner's own caption, or a given sentence, word by word.
+
+        Args:
+            image: See `caption`.
+            sentence: Text about the image, at most as long as a caption may be; None takes the
+                caption.
+
+        Returns:
+            An `Explanation`: of each word map, gate, log-probability, and what looking was worth.
+
+        Raises:
+            ValueError: The image cannot be read; or the sentence has no word, too many, or none
+                that the captioner knows.
+        """
+        check_argument("sentence", sentence, str | None)
+        shown, tokens, search = None, None, self.config.search
+        if sentence is not None:
+            shown, tokens = sentence_tokens(self.vocabulary, sentence, search.max_length)
+        pixels = self.pixels(image)
+        if self._light(1):
+            tokens = tokens or self._graphs.best(pixels, search).tokens
+            read = self._graphs.read_tokens(pixels, tokens)
+        else:
+            annotations = self.annotate(pixels[np.newaxis])
+            tokens = tokens or self.describe(annotations)[0].tokens
+            read = self._read_tokens(annotations, tokens)
+            self._captioned()
+        return explain(
+            self.vocabulary,
+            tokens,
+            read,
+            self.grid,
+            shown=shown,
+            length_power=search.length_power,
+            image=pixels.round().astype(np.uint8),
+        )
+
+    def _read_tokens(self, annotations: tf.Tensor, tokens: Sequence[int]) -> WordByWord:
+        import tensorflow as tf
+
+        from sat_tf.trained.reading import read_tokens
+
+        if self._reader is None:
+            read = functools.partial(read_tokens, self.model)
+            self._reader = tf.function(read, autograph=False, reduce_retracing=True)
+        found = [part.numpy() for part in self._reader(annotations, tf.constant(tokens, tf.int32))]
+        return WordByWord(*(found if self.model.decoder.attends else (found[0], None, None, None)))
+
+    def _captioned(self) -> None:
+        if self.after_first_caption is not None:
+            self.after_first_caption()
+            self.after_first_caption = None
 
     def captions(
         self, images: Sequence[ImageInput], search: SearchConfig | None = None
@@ -424,9 +481,7 @@ class TrainedCaptioner:
             used = search or self.config.search
             return [self._graphs.beam(one, used) for one in pixels]
         found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
-        if self.after_first_caption is not None:
-            self.after_first_caption()
-            self.after_first_caption = None
+        self._captioned()
         seen = [one.round().astype(np.uint8) for one in pixels]
         return [
             [dataclasses.replace(caption, image=image) for caption in beam]
@@ -502,6 +557,7 @@ class TrainedCaptioner:
     def _read_one(self, hypotheses: Hypotheses, row: int, k: int) -> Caption:
         length = int(hypotheses.lengths[row, k])
         ids = hypotheses.token_ids[row, k, :length]
+        cut = length == hypotheses.token_ids.shape[-1] - 1  # and never asked for its end
         alpha = beta = None
         if self.config.attention.kind != "none":
             alpha, beta = (part[row, k, :length] for part in hypotheses.auxiliary)
@@ -514,4 +570,5 @@ class TrainedCaptioner:
             log_prob=float(hypotheses.log_probs[row, k]),
             **whole_words(words, log_probs=log_probs, alpha=alpha, beta=beta),
             language=self.vocabulary.language,
+            tokens=(*map(int, ids), *(() if cut else (END,))),
         )

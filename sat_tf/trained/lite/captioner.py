@@ -7,7 +7,7 @@ import math
 import re
 import threading
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -21,9 +21,11 @@ from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.subwords import whole_words
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.lite.runtime import Encoder, Graph
+from sat_tf.trained.explain import WordByWord
+from sat_tf.trained.lite.reading import read_tokens
+from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
 from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
-from sat_tf.vocabulary import PAD, UNK, Vocabulary
+from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 
 FORMAT = 1
 """Version of the layout: raise it when `sat_tf.trained.lite` can no longer read earlier folders."""
@@ -32,8 +34,6 @@ ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
 GRAPHS = (ENCODER, START, STEP)
 SETTINGS, VOCABULARY, CONFIG = "captioner.json", "vocabulary.json", "config.json"
 
-STATE = ("hidden", "memory")
-"""Names of the LSTM's state, h and c, in the graphs."""
 _ATTENTION = ("alpha", "beta")
 _SHARED = re.compile(r"encoder-[0-9a-f]{16}\.tflite")
 _ADVICE = "Write one with `python -m serving.export --format litert`"
@@ -269,6 +269,12 @@ class LiteRTCaptioner:
             )
         return rank_by_consensus(found, search.consensus) if search.consensus else found
 
+    def read_tokens(self, pixels: np.ndarray, tokens: Sequence[int]) -> WordByWord:
+        """Reads the tokens of a sentence about an image, from the encoder's input; see `beam`."""
+        with self._turn:
+            rows, encoded = self.settings.search.beam, self._encode(pixels)
+            return read_tokens(self._start, self._step, encoded, tokens, rows)
+
     def _steps_over(self, pixels: np.ndarray) -> Step:
         """Returns the step of a search over an image."""
         rows = self.settings.search.beam
@@ -312,6 +318,7 @@ class LiteRTCaptioner:
             alternatives=tuple((decode(tokens), float(score)) for tokens, score in others),
             language=self.vocabulary.language,
             image=seen,
+            tokens=tuple(map(int, found.tokens[k, : length + (END in found.tokens[k])])),
         )
 
 

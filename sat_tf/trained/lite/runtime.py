@@ -15,6 +15,9 @@ import numpy as np
 
 from sat_tf.commands import without_stderr
 
+STATE = ("hidden", "memory")
+"""Names of the LSTM's state, h and c, in the graphs."""
+
 _MOST_BYTES = 2**32  # of all tensors of a graph
 
 

@@ -34,6 +34,7 @@ def hypothesis_data(
     alpha: np.ndarray | None = None,
     beta: np.ndarray | None = None,
     log_probs: np.ndarray | None = None,
+    looking: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Describes one caption of an image as the viewer reads it.
 
@@ -44,10 +45,12 @@ def hypothesis_data(
         alpha: `[T, h, w]`, the attention of each word, or None.
         beta: `[T]`, the gate of each word, or None.
         log_probs: `[T]`, log-probability of each word in nats, or None.
+        looking: `[T]`, what looking was worth for each word, nats, or None.
 
     Returns:
         `text`, `score`, `peak` (the largest weight of any map) and `words`, each with `text`,
-        `log_prob`, `beta` and `map`: base64 of `h w` bytes, 255 standing for `peak`.
+        `log_prob`, `beta` and `map`: base64 of `h w` bytes, 255 standing for `peak`; and with
+        `looking` if it is given.
     """
     peak = 0.0 if alpha is None or not len(alpha) else float(np.max(alpha))
     return {
@@ -61,6 +64,7 @@ def hypothesis_data(
                 "beta": None if beta is None else round(float(beta[t]), 4),
                 "map": None if alpha is None else _encode_map(alpha[t], peak),
             }
+            | ({} if looking is None else {"looking": round(float(looking[t]), 4)})
             for t, word in enumerate(words)
         ],
     }

@@ -1,0 +1,84 @@
+"""Explain a sentence word by word: `python -m training.explain photo.jpg ["a dog runs"]`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+
+from sat_tf.commands import check_folder, exit_status, json_line, parse_flags, printable
+from sat_tf.errors import invalid_value
+from sat_tf.fields import check_fields
+from sat_tf.images.pillow import decode, read_content, read_pixels
+from sat_tf.trained import published, runs
+from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+from sat_tf.trained.viewer import crop_of, hypothesis_data
+from training.tables import text_table
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Explain a caption, or a sentence of your own, word by word."""
+
+    image: tyro.conf.Positional[Path]
+    """File of the image."""
+    sentence: tyro.conf.Positional[str | None] = None
+    """A sentence about it; by default the captioner's own caption."""
+    run_dir: Path = Path("flickr8k_soft")
+    """Run folder of `python -m training.train`, or a published captioner's folder or name; by
+    default a captioner that ships."""
+    out: Path = Path("captions")
+    """Folder of the figure."""
+    figure: Literal["png", "jpg", "webp", "svg", "none"] = "png"
+    """Form of the figure, of which each word has behind it what looking was worth, nats: `webp` is
+    an animation; `none` draws none."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print a line of JSON, with maps in the viewer's form, in place of the table."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "training.explain")))
+
+
+def run(arguments: Arguments) -> None:
+    """Prints an explanation, and draws it."""
+    path = arguments.image
+    check_fields(arguments)
+    published.locate(arguments.run_dir)
+    if not path.is_file():
+        raise invalid_value("image", "a file", f"{path}, which is none")
+    if arguments.figure != "none":
+        check_folder("--out", arguments.out)
+    content = read_content(path)
+    whole = np.asarray(decode(content))
+    captioner = runs.load(arguments.run_dir)
+    found = captioner.explain(content, arguments.sentence)
+    resize, figure = captioner.config.encoder.resize, None
+    if arguments.figure != "none":
+        (figure,) = figure_paths(arguments.out, [path], arguments.figure)
+        side = max(captioner.config.encoder.image_size, min(PHOTOGRAPH, *whole.shape[:2]))
+        drawn = save_attention_figure(figure, read_pixels(content, side, resize), found.labelled())
+        figure = figure if drawn else None
+    if arguments.json:
+        crop = crop_of(*whole.shape[:2], resize)
+        row = {"image": str(path), "log_prob": found.log_prob, "unknown": found.unknown}
+        row |= {"figure": figure and str(figure), "grid": list(captioner.grid), "crop": crop}
+        names = ("words", "text", "score", "alpha", "beta", "log_probs", "looking")
+        print(json_line(row | hypothesis_data(**{name: getattr(found, name) for name in names})))
+        return
+    print(printable(f"{path}: {found.text}\n{text_table(found.rows())}"))
+    if found.unknown:
+        print(printable(f"Not known, and read as <unk>: {', '.join(found.unknown)}."))
+    else:
+        print(f"log p of the whole: {found.log_prob:.2f} nats, its end among them.")
+    if figure:
+        print(printable(f"Figure: {figure}"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
