@@ -92,6 +92,8 @@ setup(
         "sat_tf.trained.viewer": ["*.css", "*.js"],
         "serving": ["compose.yaml", "config/*"],
         "serving.web": ["*.html", "*.css", "*.js", "samples/*"],
+        "digits": ["shipped/*/*"],
+        "digits.page": ["*.html", "*.css", "*.js"],
         "sat_tf": [
             "log4j2.properties",
             "captioners/*.npz",

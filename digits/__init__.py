@@ -1,7 +1,8 @@
 """Systems that read digits: portions, the Spatial Transformer, RAM and DRAM.
 
     models    the systems themselves
-    train, evaluate, publish, export    what the commands hand over to, see `hand_over`
+    train, evaluate, publish, export, page    what the commands hand over to, see `hand_over`
+    shipped   published models
 
 Captioners know nothing of them. This module loads no TensorFlow before `load`.
 """
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MANIFEST, WEIGHTS = "digits.json", "weights.npz"
 """Files of a published digit model beside its configuration."""
 
+published.add_kind(MANIFEST, {published.CONFIG, WEIGHTS}, Path(__file__).parent / "shipped")
+
 
 def names() -> list[str]:
     """Lists the digit models that ship with the package."""
@@ -36,17 +39,6 @@ def system_of(folder: Path) -> str | None:
         return None
 
 
-def is_digit_run(name: str | Path) -> bool:
-    """Returns whether the run or model of this folder or name is of a digit system.
-
-    A name that leads nowhere is not: the command that it was given to will say so.
-    """
-    try:
-        return system_of(published.locate(name)) is not None
-    except RunError:
-        return False
-
-
 def load(name: str | Path) -> DigitReader:
     """Loads a published digit model.
 
@@ -56,6 +48,17 @@ def load(name: str | Path) -> DigitReader:
     Raises:
         RunError: It is damaged; or the folder is that of a run, which has to be published first.
     """
+    from digits.reader import load_reader
+
+    return load_reader(published_folder(name))
+
+
+def published_folder(name: str | Path) -> Path:
+    """Returns the folder of a published digit model, which is not read.
+
+    Raises:
+        RunError: There is none; or the folder is that of a run, which has to be published first.
+    """
     folder = published.locate(name)
     if not published.is_published(folder):
         command = command_line("training.evaluate", "--run-dir", folder)
@@ -63,9 +66,7 @@ def load(name: str | Path) -> DigitReader:
             f"{folder} is a run: `{command}` evaluates it, and `python -m training.publish` makes "
             "a model of it that `digits.load` reads."
         )
-    from digits.reader import load_reader
-
-    return load_reader(folder)
+    return folder
 
 
 def refuse_published(folder: Path) -> None:

@@ -9,12 +9,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from digits import system_of
 from sat_tf.commands import loading
+from sat_tf.errors import RunError
+from sat_tf.trained import published
 
 if TYPE_CHECKING:
     from digits.models.model import DigitModel
     from sat_tf.config import SearchFlags
+    from serving.web.app import View
     from training.run_state.signals import Interrupts
+
+
+def takes(name: str | Path) -> bool:
+    """Returns whether a run or model, by folder or name, is of a digit system.
+
+    A name that leads nowhere is not: the command that it was given to will say so.
+    """
+    try:
+        return system_of(published.locate(name)) is not None
+    except RunError:
+        return False
 
 
 def recipes() -> Mapping[str, Any]:
@@ -69,3 +84,10 @@ def export(run_dir: Path, out: Path | None, **others: Any) -> None:
     with loading():
         from digits.export import run
     run(run_dir, out, **others)
+
+
+def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -> View | None:
+    """Returns the view of the page for digit models: `serving.web`; see `digits.page.view`."""
+    from digits.page import view
+
+    return view(runs, at_end)

@@ -24,6 +24,8 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.weights import load_weights
 from training.data.examples import DataError
 
+_FINGERPRINT = "digits.sha256"  # of the digits that a run learns from
+
 
 def new_model(config: DigitRunConfig, precision: str | None = None) -> DigitModel:
     """Builds the model with new weights, not compiled, in the run's precision or another one."""
@@ -114,12 +116,12 @@ def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], 
 
 def write_fingerprint(run_dir: Path, train: Digits) -> None:
     """Records the digits that a run learns from."""
-    write_atomically(RunFolder(run_dir).digits, train.fingerprint() + "\n")
+    write_atomically(RunFolder(run_dir).path / _FINGERPRINT, train.fingerprint() + "\n")
 
 
 def read_fingerprint(run_dir: Path) -> str | None:
     """Reads the fingerprint of a run's training digits; None if it is not recorded."""
-    path = RunFolder(run_dir).digits
+    path = RunFolder(run_dir).path / _FINGERPRINT
     return path.read_text("utf-8").strip() if path.exists() else None
 
 
@@ -155,7 +157,7 @@ def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | Non
             raise DataError(
                 f"{run_dir} learned from other digits than the training digits of "
                 f"{_place(data_dir)}, so it may have seen the {split} digits there: expected the "
-                f"fingerprint in its {RunFolder(run_dir).digits.name}, got "
+                f"fingerprint in its {_FINGERPRINT}, got "
                 f"{train.fingerprint()[:12]}... Give the `--data-dir` it was trained with (none "
                 "for TensorFlow Datasets), or `--split test`."
             )

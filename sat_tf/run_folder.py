@@ -26,7 +26,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 SYSTEM_KEY = "system"
-"""Key of a configuration of another system than a captioner, such as one that reads digits."""
+"""Key of a configuration of another system than a captioner, which writes no captions."""
 
 
 def read_captioner(folder: Path | RunFolder) -> dict[str, Any]:
@@ -38,8 +38,7 @@ def read_captioner(folder: Path | RunFolder) -> dict[str, Any]:
     values = read_object(RunFolder(folder).config)
     if SYSTEM_KEY in values:
         raise RunError(
-            f"{folder} is of the system {values[SYSTEM_KEY]!r}, which writes no captions; "
-            "`digits.load` reads drawings with it once it is published."
+            f"{folder} is of the system {values[SYSTEM_KEY]!r}, which writes no captions."
         )
     return values
 
@@ -123,7 +122,6 @@ class RunFolder:
         "Folders of the runs that it started from, by the names given, JSON; no part of what the "
         "run is.",
     )
-    digits = _file("digits.sha256", "Fingerprint of the digits that a digit system is trained on.")
     lock = _file(".lock", "File lock, held by the process that trains here.")
     checkpoints = _file("checkpoints", "Folder of the last checkpoint.")
     logs = _file("logs", "Folder of TensorBoard's event files.")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-import digits
 from digits import hand_over
 from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
@@ -51,7 +50,7 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     arguments = parse_flags(Arguments, argv, "serving.export")
-    if digits.is_digit_run(arguments.run_dir):
+    if hand_over.takes(arguments.run_dir):
         given = {k: v for k, v in vars(arguments).items() if v != getattr(Arguments, k, None)}
         return exit_status(lambda: hand_over.export(**{"out": None} | given))
     return exit_status(lambda: run(arguments))

@@ -21,7 +21,7 @@ from sat_tf.trained.runs import make_graphs
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "wheel"
-PACKAGES = ("sat_tf", "training", "serving")
+PACKAGES = ("sat_tf", "training", "serving", "digits")
 _FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 

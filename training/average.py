@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from digits import hand_over, is_digit_run
+from digits import hand_over
 from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
@@ -152,7 +152,7 @@ def average(
         from training.run_state.ownership import claim_average, exclusive_lock
 
         folders = list(map(published.locate, runs))
-        is_digits = is_digit_run(folders[-1])
+        is_digits = hand_over.takes(folders[-1])
         parts = hand_over.averaged if is_digits else averaged
         text, take = parts(folders[-1], search)
     total = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from digits import hand_over, is_digit_run
+from digits import hand_over
 from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.errors import invalid_value
@@ -158,7 +158,7 @@ def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
     arguments = dataclasses.replace(arguments, split=canonical_split(arguments.split))
-    if is_digit_run(arguments.run):
+    if hand_over.takes(arguments.run):
         checked = (arguments.split, arguments.data_dir) if arguments.check else None
         card = hand_over.publish(arguments.run, arguments.out, arguments.licence, checked)
     else:

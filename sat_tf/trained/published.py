@@ -37,9 +37,11 @@ PACKED = {
 
 _FILES = {
     MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
-    "digits.json": {CONFIG, "weights.npz"},
 }
 """Files of each kind of model, by the name of its manifest."""
+HOMES: dict[str, Path] = {}
+"""Folders of the models that ship, of the kinds beside captioners."""
+
 
 _FORMAT = 1
 _TAUGHT_BY, _TRAINING_IMAGES = "taught_by", "training_images"
@@ -47,9 +49,24 @@ _TAUGHT_BY, _TRAINING_IMAGES = "taught_by", "training_images"
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
 
+def add_kind(manifest: str, files: Collection[str], home: Path) -> None:
+    """Adds a kind of models beside captioners.
+
+    Args:
+        manifest: Name of the file with the SHA-256 of the others.
+        files: Names of those.
+        home: Folder of the models that ship.
+    """
+    _FILES[manifest], HOMES[manifest] = set(files), home
+
+
 def names(manifest: str = MANIFEST) -> list[str]:
     """Lists the captioners, or the models with another manifest, that ship with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{manifest}"))
+    return sorted(path.parent.name for path in _home(manifest).glob(f"*/{manifest}"))
+
+
+def _home(manifest: str) -> Path:
+    return HOMES.get(manifest, SHIPPED)
 
 
 def read_card(folder: Path) -> str:
@@ -77,11 +94,12 @@ def locate(name: str | Path) -> Path:
     hub = _HUB.fullmatch(str(name))
     if hub is not None:
         return _download(**hub.groupdict())
-    path, shipped = Path(name), [one for manifest in _FILES for one in names(manifest)]
+    path = Path(name)
+    shipped = {one: _home(manifest) / one for manifest in _FILES for one in names(manifest)}
     if path.exists():
         return path
     if str(name) in shipped:
-        return SHIPPED / str(name)
+        return shipped[str(name)]
     close = difflib.get_close_matches(str(name), shipped, n=1)
     known = f"did you mean {close[0]}?" if close else ", ".join(shipped) or "none do"
     raise RunError(f"There is no run folder {name}, and no model of that name ships: {known}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import logging
 import os
@@ -16,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import digits
-from digits.models.config import read_reader_config
+from digits import hand_over
 from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import installation, invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
@@ -78,17 +76,16 @@ def run(arguments: Arguments) -> None:
     """Serves the page until it is stopped."""
     _check(arguments)
     named = [published.locate(run) for run in arguments.run_dir]
-    runs = [run for run in named if digits.system_of(run) is None]
-    drawn = [run for run in named if run not in runs]
-    if not drawn and importlib.util.find_spec("tensorflow"):  # which runs them
-        drawn = [published.locate(name) for name in digits.names()]
+    runs = [run for run in named if not hand_over.takes(run)]
     if not (runs or arguments.export or arguments.server):
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
         if arguments.server is not None:
             shown = {"models": _served(arguments, stack), "lang": arguments.lang}
         else:
-            shown = _own(arguments, runs, drawn, stack)
+            shown = _own(arguments, runs, stack)
+            view = hand_over.view([run for run in named if run not in runs], stack.callback)
+            shown["views"] = [view] if view else []
         # While the first model loads.
         import uvicorn
 
@@ -188,31 +185,15 @@ def _captioners(
     return {name: captioner(processes, source) for name, source in models.items()}
 
 
-def _own(
-    arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
-) -> dict[str, Any]:
-    """Returns the page's own models, run by processes that end with `stack`."""
-    captioners = [*sources.newest_exports(arguments.export), *runs]
-    sources.check_runs([*runs, *drawn])
-    models = sources.named([*captioners, *drawn])
-    shown = list(models.items())
-    captioning, reads = dict(shown[: len(captioners)]), dict(shown[len(captioners) :])
-    found = _captioners(captioning, stack)
-    # While the first model loads.
-    from serving.web.app import DigitModel
-    from serving.web.model_process import ModelProcess
-
-    reading = ModelProcess(list(reads.values()))
-    stack.callback(reading.stop)
+def _own(arguments: Arguments, runs: Sequence[Path], stack: contextlib.ExitStack) -> dict[str, Any]:
+    """Returns the page's own captioners, run by a process that ends with `stack`."""
+    exports = sources.newest_exports(arguments.export)
+    sources.check_runs(runs)
+    shown = sources.named([*exports, *runs])
     return {
-        "models": found,
+        "models": _captioners(shown, stack),
         "lang": arguments.lang,
-        "kinds": {name: sources.kind_of(folder) for name, folder in captioning.items()},
-        "digits": {
-            name: DigitModel(read_reader_config(folder), functools.partial(reading.ask, folder))
-            for name, folder in reads.items()
-        },
-        "open_digits": reading.start,
+        "kinds": {name: sources.kind_of(folder) for name, folder in shown.items()},
     }
 
 

@@ -7,9 +7,10 @@ import contextlib
 import functools
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,7 +24,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message
 
-from digits.models.config import ReaderConfig
 from sat_tf.trained import viewer
 from serving.web.captioning import Captioner, UploadError
 from serving.web.connections import Guard
@@ -85,16 +85,26 @@ class Throttle:
 
 
 @dataclass(frozen=True)
-class DigitModel:
-    """A digit model of the second view.
+class View:
+    """A further view: a page of its own, with other models.
 
     Attributes:
-        config: The look of its images.
-        read: Reads a drawing, see `model_process.reading_data`; raises an `UploadError`.
+        name: `/NAME` is its page; `/api/NAME` answers uploads, and questions without one.
+        title: Of the link to it.
+        folder: Holds `NAME.html` and its scripts and styles.
+        models: Functions that answer an upload, by name; they raise an `UploadError`.
+        facts: What its page asks for first.
+        opened: Called when its page is.
+        throttle: Limits its uploads.
     """
 
-    config: ReaderConfig
-    read: Callable[[bytes], Awaitable[dict[str, Any]]]
+    name: str
+    title: str
+    folder: Traversable
+    models: Mapping[str, Callable[[bytes], Awaitable[dict[str, Any]]]]
+    facts: Any = None
+    opened: Callable[[], None] = lambda: None
+    throttle: Throttle = field(default_factory=Throttle)
 
 
 @dataclass
@@ -103,8 +113,7 @@ class Page:
 
     Attributes:
         models: Captioners by the name shown, in the order shown.
-        digits: Digit models of the second view by name, in the order shown.
-        open_digits: Called when that view is opened.
+        views: Further views.
         ended: Called when the page ends.
         kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
         notes: Sentences about the models.
@@ -117,12 +126,10 @@ class Page:
         proxies: Names (`NAME` or `NAME:PORT`) in the browser's address if a proxy is in front: a
             request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
         throttle: Limits the uploads of photographs.
-        drawings: Limits the drawings, which come as quickly as a pen is moved.
     """
 
     models: Mapping[str, Captioner]
-    digits: Mapping[str, DigitModel] = field(default_factory=dict)
-    open_digits: Callable[[], None] = lambda: None
+    views: Sequence[View] = ()
     ended: Callable[[], object] = lambda: None
     kinds: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -134,20 +141,26 @@ class Page:
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
     proxies: tuple[str, ...] = ()
     throttle: Throttle = field(default_factory=Throttle)
-    drawings: Throttle = field(default_factory=lambda: Throttle(per_minute=1200))
 
     def app(self) -> Starlette:
         """Returns the application."""
         routes = [
-            Route("/", self._document("page.html")),
-            Route("/digits", self._document("digits.html", self.open_digits)),
+            Route("/", self._document(_OWN / "page.html")),
             Route("/assets/{name}", self._asset),
             Route("/samples/{name}", self._sample),
             Route("/api/page", self._describe),
             Route("/api/caption", self._caption, methods=["POST"]),
             Route("/api/captions", self._captions, methods=["POST"]),
-            Route("/api/digits", self._digits, methods=["POST"]),
         ]
+        for view in self.views:
+            page = self._document(view.folder / f"{view.name}.html", view.opened)
+            facts = functools.partial(_facts, view)
+            answer = functools.partial(self._view, view)
+            routes += [
+                Route(f"/{view.name}", page),
+                Route(f"/api/{view.name}", facts),
+                Route(f"/api/{view.name}", answer, methods=["POST"]),
+            ]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts))
         failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
         return Starlette(
@@ -163,10 +176,10 @@ class Page:
         self.ended()
 
     def _document(
-        self, name: str, opened: Callable[[], None] = lambda: None
+        self, path: Traversable, opened: Callable[[], None] = lambda: None
     ) -> Callable[[Request], Response]:
         headers = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
-        content = (_OWN / name).read_bytes()
+        content = path.read_bytes()
 
         def document(request: Request) -> Response:
             # Another site's page can ask for this address too; its browser says so.
@@ -180,8 +193,10 @@ class Page:
         name = request.path_params["name"]
         if name in ("viewer.css", "viewer.js"):
             return Response(viewer.asset(name), media_type=_kind(name))
-        if name in ("page.css", "page.js", "ask.js", "digits.css", "digits.js"):
-            return Response((_OWN / name).read_bytes(), media_type=_kind(name))
+        for folder in (_OWN, *(view.folder for view in self.views)):
+            for path in folder.iterdir():
+                if path.name == name and name.endswith((".css", ".js")):
+                    return Response(path.read_bytes(), media_type=_kind(name))
         return _error("There is no such file.", 404)
 
     async def _sample(self, request: Request) -> Response:
@@ -195,10 +210,7 @@ class Page:
         facts["kinds"] = [self.kinds.get(name, "") for name in self.models]
         facts |= {
             "lang": self.lang,
-            "digits": [
-                {"name": name, "system": model.config.system, "digits": model.config.digits}
-                for name, model in self.digits.items()
-            ],
+            "views": [{"path": view.name, "title": view.title} for view in self.views],
         }
         return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
 
@@ -259,8 +271,8 @@ class Page:
                 tell(str(error))
             await asyncio.sleep(_AGAIN_AFTER)
 
-    async def _digits(self, request: Request) -> Response:
-        return await self._answer(request, self.drawings, self.digits, lambda c, m: m.read(c))
+    async def _view(self, view: View, request: Request) -> Response:
+        return await self._answer(request, view.throttle, view.models, lambda c, m: m(c))
 
     async def _answer(
         self,
@@ -365,6 +377,10 @@ def _find_model(models: Mapping[str, T], name: object) -> T:
 
 def _samples() -> list[dict[str, str]]:
     return json.loads((_SAMPLES / "samples.json").read_text(encoding="utf-8"))
+
+
+async def _facts(view: View, _: Request) -> Response:
+    return JSONResponse(view.facts)
 
 
 def _kind(name: str) -> str:

@@ -65,6 +65,31 @@ class Served:
     model: str
     resize: str = "crop"
 
+    def open(self) -> Callable[[bytes], dict[str, Any]]:
+        """Returns a function that asks the model server about an image file.
+
+        It returns `viewer_data` with the `version`, and raises an `UploadError`.
+        """
+        from serving.client import CaptionClient, ServingError
+
+        client = CaptionClient(self.connection, self.model)
+
+        def caption(content: bytes) -> dict[str, Any]:
+            upload = read_upload(content)
+            try:
+                beam = client.beam(upload.content)
+            except ServingError as error:
+                raise _in_words(error, self.connection) from error
+            best = beam.captions[0]
+            if not best.valid:
+                reason = best.reason or "damaged"
+                raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
+            kind = beam.attention_kind or ("none" if best.alpha is None else "soft")
+            found = viewer_data(upload, beam.captions, kind, beam.resize or self.resize)
+            return found | {"version": best.version}
+
+        return caption
+
 
 Tell = Callable[[str], None]
 """Takes a sentence on why an answer does not come yet."""
@@ -118,32 +143,6 @@ def viewer_data(
         "lang": captions[0].language or None,
         "crop": crop_of(upload.height, upload.width, resize),
     }
-
-
-def by_server(served: Served) -> Callable[[bytes], dict[str, Any]]:
-    """Returns a function that asks a model server about an image file.
-
-    It returns `viewer_data` with the `version`, and raises an `UploadError`.
-    """
-    from serving.client import CaptionClient, ServingError
-
-    client = CaptionClient(served.connection, served.model)
-
-    def caption(content: bytes) -> dict[str, Any]:
-        upload = read_upload(content)
-        try:
-            beam = client.beam(upload.content)
-        except ServingError as error:
-            raise _in_words(error, served.connection) from error
-        best = beam.captions[0]
-        if not best.valid:
-            reason = best.reason or "damaged"
-            raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
-        kind = beam.attention_kind or ("none" if best.alpha is None else "soft")
-        found = viewer_data(upload, beam.captions, kind, beam.resize or served.resize)
-        return found | {"version": best.version}
-
-    return caption
 
 
 def _in_words(error: ServingError, connection: Connection) -> UploadError:

@@ -10,7 +10,6 @@ has them made.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import multiprocessing
 import signal
@@ -21,27 +20,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-import numpy as np
-
-import digits
 import sat_tf
-from sat_tf.commands import native_log_kept
 from sat_tf.trained.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import (
     Captioner,
-    Served,
     Tell,
     UploadError,
-    by_server,
     read_upload,
     viewer_data,
 )
-
-if TYPE_CHECKING:
-    from digits.reader import DigitReader
 
 MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""
@@ -52,8 +42,15 @@ FIRST_TIME = "Loading the captioner, this first time with TensorFlow, which take
 _WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
 
 
-Source = Path | Served
-"""A run, a published model, an export for LiteRT, or a captioner of a model server."""
+class Opens(Protocol):
+    """Another model than a captioner of this machine: what it takes to load it, to be pickled."""
+
+    def open(self) -> Callable[[bytes], dict[str, Any]]:
+        """Returns a function of an upload, which raises an `UploadError`."""
+
+
+Source = Path | Opens
+"""A run, a published captioner or an export for LiteRT; or another model."""
 
 
 def captioner(processes: Sequence[ModelProcess], source: Source) -> Captioner:
@@ -104,7 +101,7 @@ class ModelProcess:
             tell: Takes sentences on why the answer does not come yet.
 
         Returns:
-            Of a captioner `viewer_data`, of a digit model `reading_data`.
+            Of a captioner `viewer_data`.
 
         Raises:
             UploadError: There is no answer.
@@ -185,17 +182,14 @@ def serve(pipe: Connection) -> None:
             models[index] = load(sources[index])
         return models[index]
 
-    def load(folder: Source) -> Callable[[bytes], Any]:
-        if isinstance(folder, Served):
-            return by_server(folder)
-        if digits.system_of(folder) is not None:
-            with native_log_kept():
-                return partial(reading_data, digits.load(folder))
-        if graphs_missing(folder):
-            heavy.append(folder)
+    def load(source: Source) -> Callable[[bytes], Any]:
+        if not isinstance(source, Path):
+            return source.open()
+        if graphs_missing(source):
+            heavy.append(source)
         if heavy:
             pipe.send((_WAITING, FIRST_TIME))
-        return partial(_caption, sat_tf.load(folder))
+        return partial(_caption, sat_tf.load(source))
 
     def answer(index: int, content: bytes) -> tuple:
         try:
@@ -221,45 +215,6 @@ def _caption(captioner: TrainedCaptioner, content: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise UploadError(str(error), 400) from error
     return viewer_data(upload, beam, config.attention.kind, config.encoder.resize)
-
-
-def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
-    """Reads a drawing.
-
-    Returns:
-        `image` (base64 of `size` x `size` bytes, what the model was given), `size`, `frame` (its
-        place in the drawing), `answers`, and `steps`: of each look `corners` (of the finest patch,
-        as shares of the image), `patches` (base64 each, the finest first), `side` (of a patch,
-        pixels) and `probabilities` of the answers.
-
-    Raises:
-        UploadError: The drawing cannot be read.
-    """
-    try:
-        reading = reader.read(content)
-    except ValueError as error:
-        raise UploadError(str(error), 400) from error
-    looks = zip(reading.corners, reading.patches, reading.probabilities, strict=True)
-    return {
-        "image": _bytes(reading.image),
-        "size": reader.config.image_size,
-        "frame": [round(edge, 4) for edge in reading.frame],
-        "answers": list(reader.config.answers),
-        "steps": [
-            {
-                "corners": np.round(corners.astype(float), 4).tolist(),
-                "patches": [_bytes(patch) for patch in np.moveaxis(patches, -1, 0)],
-                "side": patches.shape[0],
-                "probabilities": np.round(probabilities.astype(float), 4).tolist(),
-            }
-            for corners, patches, probabilities in looks
-        ],
-    }
-
-
-def _bytes(values: np.ndarray) -> str:
-    grey = np.rint(255 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
-    return base64.b64encode(grey.tobytes()).decode("ascii")
 
 
 if __name__ == "__main__":

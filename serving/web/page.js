@@ -7,7 +7,7 @@
   const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
   const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
   const LONGEST = 1600; // pixels of its longer side then
-  let page = { models: [], samples: [], notes: [], about: [], max_mb: 20 };
+  let page = { models: [], samples: [], notes: [], about: [], views: [], max_mb: 20 };
   let comparison;
   let asked = { stop: new AbortController(), url: "", answers: [] };
   let shown = asked; // the one that is on the page
@@ -21,7 +21,8 @@
     } catch {
       return say("The page's own server does not answer: is it still running? Then load the page again.");
     }
-    find("#views").hidden = !page.digits.length;
+    find("#views").hidden = !page.views.length;
+    find("#views").append(...page.views.map(({ path, title }) => element("a", { href: path }, title)));
     find("#about").textContent = page.about.join(" ");
     find("#notes").replaceChildren(...page.notes.map((note) => element("p", {}, note)));
     const groups = new Map(page.samples.map((sample) => [sample.group, []]));

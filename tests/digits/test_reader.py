@@ -70,6 +70,8 @@ def test_what_is_wrong_with_a_drawing_is_said_with_its_name(readers, tmp_path, c
 
 def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
     write_reader(tmp_path / "ram_mine", "ram")
+    assert digits.names() == ["dram_pairs", "ram_28", "stn_rts"]
+    monkeypatch.setitem(published.HOMES, digits.MANIFEST, tmp_path)
     monkeypatch.setattr(published, "SHIPPED", tmp_path)
     assert digits.names() == ["ram_mine"] and published.names() == []
     assert digits.load("ram_mine").config == CONFIGS["ram"]

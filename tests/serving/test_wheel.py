@@ -45,7 +45,13 @@ def test_it_holds_graphs_in_place_of_weights(built):
     # Other names, such as `training`, are not taken from whoever installs it.
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"sat_tf"}
     commands = {
-        f"sat_tf/_commands/{name}" for name in ("serving/web/page.html", "training/train.py")
+        f"sat_tf/_commands/{name}"
+        for name in (
+            "serving/web/page.html",
+            "training/train.py",
+            "digits/page/digits.html",
+            "digits/shipped/ram_28/weights.npz",
+        )
     }
     assert commands | {"sat_tf/trained/viewer/viewer.js"} <= set(names)
     assert built.stat().st_size < 5e6

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from digits import hand_over, is_digit_run
+from digits import hand_over
 from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
@@ -182,7 +182,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
     run_dir = peek_flag("--run-dir", given)
-    if run_dir is not None and is_digit_run(run_dir):
+    if run_dir is not None and hand_over.takes(run_dir):
         return hand_over.evaluate(given)
     return exit_status(lambda: evaluate(parse(given)))
 

@@ -189,10 +189,11 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
             "`--run-dir`."
         )
     files = {folder.average: shares, folder.origins: origins(shares), folder.config: config + "\n"}
-    for name in ("vocabulary", "digits", "data", "data_dir"):
-        source: Path = getattr(template, name)
+    # What another system than a captioner learned from is known by a digest.
+    digests = template.path.glob("*.sha256")
+    for source in (template.vocabulary, template.data, template.data_dir, *digests):
         if source.exists():
-            files[getattr(folder, name)] = source.read_bytes()
+            files[folder.path / source.name] = source.read_bytes()
     if template.vocabulary.exists():
         seen = SeenImages()
         for run in shares:
@@ -210,7 +211,7 @@ def _is_foreign(folder: RunFolder) -> bool:
 
 
 def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
-    # Runs of two digit systems share their first key, the recipe, and differ in it.
+    # Runs of two systems share their first key, the recipe, and differ in it.
     for key, value in existing.items():
         if value == wanted[key]:
             continue

@@ -13,11 +13,10 @@ from PIL import Image
 from sat_tf.config import SearchConfig
 from sat_tf.trained.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import Connection
-from serving.web.app import DigitModel, Page
-from serving.web.captioning import Captioner, Served, by_server
+from serving.web.app import Page, View
+from serving.web.captioning import Captioner, Served
 from serving.web.connections import BoundedConnection
 from tests.image_files import encode
-from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
 from tests.waiting import eventually
 
@@ -31,28 +30,17 @@ def photograph(width: int = 120, height: int = 80, kind: str = "JPEG") -> bytes:
     return encode(image, kind)
 
 
-def drawing(ink: bool = True, side: int = 280) -> bytes:
-    """A bar, white on black."""
-    image = Image.new("L", (side, side), 0)
-    if ink:
-        image.paste(255, (side // 2, side // 4, side // 2 + side // 10, 3 * side // 4))
-    return encode(image, "PNG")
-
-
 @contextlib.contextmanager
-def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
-    """A page of models by name, each served here, or a captioner away at a port."""
+def page_of(*views: View, **models: ScriptedModel | int) -> Iterator[Page]:
+    """A page of captioners by name, each served here, or away at a port."""
     with contextlib.ExitStack() as stack:
-        captioners, digits = {}, {}
+        captioners = {}
         for name, model in models.items():
-            if isinstance(model, ScriptedDigits):
-                digits[name] = DigitModel(model.config, model.answer)
-                continue
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
             captioners[name] = _captioner(
-                by_server(Served(Connection(port=port, timeout=20.0, wait=False), name))
+                Served(Connection(port=port, timeout=20.0, wait=False), name).open()
             )
-        yield Page(captioners, digits, hosts=("127.0.0.1", "testserver"))
+        yield Page(captioners, views, hosts=("127.0.0.1", "testserver"))
 
 
 def _captioner(caption: Callable[[bytes], dict]) -> Captioner:

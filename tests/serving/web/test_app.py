@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import io
 import json
 
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 
 from serving.web.app import Page, Throttle
 from serving.web.captioning import UploadError
+from tests.digits.page.scripted import view_of
 from tests.image_files import encode, exif_of
 from tests.page_data import decode_map
 from tests.serving.web.page_fixtures import page_of, photograph
@@ -25,7 +27,7 @@ MOST = 200_000  # bytes of the page without its samples
 @pytest.fixture(scope="module")
 def soft():
     """A page in front of soft attention, by HTTP."""
-    with page_of(soft=ScriptedModel()) as page:
+    with page_of(view_of({}), soft=ScriptedModel()) as page:
         yield TestClient(page.app())
 
 
@@ -273,7 +275,8 @@ def test_a_place_is_held_until_all_captioners_have_answered():
 
 def test_no_type_is_guessed_and_other_sites_start_nothing():
     opened = []
-    page = Page({}, hosts=("testserver",), open_digits=lambda: opened.append(True))
+    view = dataclasses.replace(view_of({}), opened=lambda: opened.append(True))
+    page = Page({}, [view], hosts=("testserver",))
     client = TestClient(page.app())
     for path in ("/", "/assets/viewer.js", "/nowhere"):
         assert client.get(path).headers["x-content-type-options"] == "nosniff"

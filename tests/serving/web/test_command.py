@@ -14,8 +14,9 @@ from serving.web import __main__ as command
 from serving.web.__main__ import main
 from serving.web.app import Page
 from serving.web.model_process import ModelProcess
+from tests.digits.page.scripted import drawing
 from tests.serving.processes import children_of, page
-from tests.serving.web.page_fixtures import drawing, make_export, make_run, photograph
+from tests.serving.web.page_fixtures import make_export, make_run, photograph
 from tests.waiting import eventually
 
 LOADED_WITHIN = 240.0  # seconds
@@ -107,8 +108,8 @@ def test_exports_side_by_side_whose_process_may_die(litert_exports):
         hard = ask("/api/caption", names[0], photograph())
         assert hard["grid"] and hard["hypotheses"][1]["words"][0]["map"]
         assert ask("/api/caption", names[1], photograph())["kind"] == "none"
-        for digits in client.get("/api/page").json()["digits"]:
-            found = ask("/api/digits", digits["name"], drawing())
+        for facts in client.get("/api/digits").json():
+            found = ask("/api/digits", facts["name"], drawing())
             assert len(found["steps"][-1]["probabilities"]) == len(found["answers"])
         started = children_of(process)
         for child in started:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import digits
 import sat_tf
 from sat_tf.trained import lite, runs
 from sat_tf.trained.lite import cache
@@ -15,10 +14,8 @@ from sat_tf.trained.lite.captioner import SETTINGS
 from serving.web import model_process
 from serving.web.captioning import UploadError
 from serving.web.model_process import FIRST_TIME, LOADING, MOST_TRIES, ModelProcess
-from tests.digits.small_readers import write_reader
 from tests.page_data import decode_map
 from tests.sat_tf.tiny_runs import png, write_run
-from tests.serving.web.page_fixtures import drawing as drawn
 from tests.waiting import eventually
 
 
@@ -108,15 +105,6 @@ def test_an_export_for_litert_is_captioned(processes, made, monkeypatch):
     (export,) = (settings.parent for settings in home.glob(f"graphs/*/{SETTINGS}"))
     answer = ask(processes(export), export, png())
     assert texts(answer)[0] == lite.load(export).caption(png()).text and answer["kind"] == "soft"
-
-
-@pytest.mark.slow
-def test_a_digit_model_reads_drawings(processes, tmp_path):
-    folder = write_reader(tmp_path / "ram", "ram")
-    found = ask(processes(folder), folder, drawn())
-    steps = digits.load(folder).read(drawn()).probabilities
-    np.testing.assert_allclose(found["steps"][-1]["probabilities"], steps[-1], atol=1e-3)
-    assert found["size"] == 28
 
 
 def test_a_model_that_cannot_be_loaded_is_told_and_the_others_answer(processes, made, tmp_path):

@@ -85,7 +85,7 @@ def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, m
     assert status == 2 and message in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("model", ["ram_28", str(published.SHIPPED / "ram_28")])
+@pytest.mark.parametrize("model", ["ram_28", str(published.locate("ram_28"))])
 def test_a_published_digit_model_is_neither_evaluated_nor_published(tmp_path, capsys, model):
     for argv in ([main, "--run-dir", model], [publish, model, tmp_path / "out"]):
         status, said = exit_of(capsys, *argv)

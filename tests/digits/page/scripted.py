@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from PIL import Image
 
 from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
+from digits.page import make_view, reading_data
 from digits.reader import DigitReading, decode_drawing, fit_drawing
-from serving.web.model_process import reading_data
+from serving.web.app import View
+from tests.image_files import encode
 
 ANSWER = "7"
 CENTRES = ((0.25, 0.25), (0.5, 0.5), (0.75, 0.5))  # of the glimpses, shares of the image
@@ -55,3 +58,17 @@ class ScriptedDigits:
         probabilities[:, best] = sure
         patches = np.full([looks, 8, 8, scales], 0.5, np.float32)
         return DigitReading(names[best], probabilities, np.array(corners), patches, image, frame)
+
+
+def view_of(models: dict[str, ScriptedDigits]) -> View:
+    """The view of the page with these models."""
+    configs = {name: model.config for name, model in models.items()}
+    return make_view(configs, {name: m.answer for name, m in models.items()}, lambda: None)
+
+
+def drawing(ink: bool = True, side: int = 280) -> bytes:
+    """A bar, white on black."""
+    image = Image.new("L", (side, side), 0)
+    if ink:
+        image.paste(255, (side // 2, side // 4, side // 2 + side // 10, 3 * side // 4))
+    return encode(image, "PNG")

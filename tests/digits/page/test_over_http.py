@@ -1,13 +1,26 @@
 """Readings of drawings over HTTP; whatever goes wrong, in words and with a fitting status."""
 
+import asyncio
 import base64
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from tests.serving.web.page_fixtures import drawing, page_of
-from tests.serving.web.scripted_digits import ANSWER, CENTRES, CONFIGS, PAIR, ScriptedDigits
+import digits
+from digits.page import view
+from sat_tf.errors import RunError
+from tests.digits.page.scripted import (
+    ANSWER,
+    CENTRES,
+    CONFIGS,
+    PAIR,
+    ScriptedDigits,
+    drawing,
+    view_of,
+)
+from tests.digits.small_readers import write_reader
+from tests.serving.web.page_fixtures import page_of
 from tests.serving.web.scripted_model import ScriptedModel
 
 
@@ -18,7 +31,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def client(models):
-    with page_of(soft=ScriptedModel(), **models) as page:
+    with page_of(view_of(models), soft=ScriptedModel()) as page:
         yield TestClient(page.app())
 
 
@@ -45,7 +58,7 @@ def test_every_model_gets_images_of_its_own_size(client, system, answer, size):
     found = upload(client, drawing(), model=system).json()
     assert found["size"] == size
     assert found["answers"][np.argmax(found["steps"][-1]["probabilities"])] == answer
-    digits = client.get("/api/page").json()["digits"]
+    digits = client.get("/api/digits").json()
     assert [(d["system"], d["digits"]) for d in digits] == [("ram", 1), ("dram", 2), ("stn", 1)]
 
 
@@ -70,17 +83,30 @@ def test_what_cannot_be_read_is_told_in_words(client, content, says):
         (lambda client: client.post("/api/digits", data={"model": "ram"}), 400),
         (lambda client: upload(client, drawing(), model="soft"), 404),
         (lambda client: client.post("/api/digits", headers={"origin": "http://evil.org"}), 403),
-        (lambda client: client.get("/api/digits"), 405),
     ],
-    ids=["no image", "a captioner", "other site", "no post"],
+    ids=["no image", "a captioner", "other site"],
 )
 def test_a_wrong_request_is_told_in_words(client, request_of, status):
     answer = request_of(client)
     assert answer.status_code == status and answer.json()["error"]
 
 
-def test_a_page_without_digit_models_says_so():
+@pytest.mark.slow
+def test_models_answer_in_a_process_of_their_own(tmp_path):
+    folder, ends = write_reader(tmp_path / "ram", "ram"), []
+    with pytest.raises(RunError, match="is a run"):
+        view([tmp_path], ends.append)
+    shown = view([folder], ends.append)
+    found = asyncio.run(asyncio.wait_for(shown.models["ram"](drawing()), 300))
+    ends[0]()
+    steps = digits.load(folder).read(drawing()).probabilities
+    np.testing.assert_allclose(found["steps"][-1]["probabilities"], steps[-1], atol=1e-3)
+    assert found["size"] == 28 and shown.facts[0]["system"] == "ram"
+
+
+def test_a_page_without_digit_models_has_no_such_view(client):
+    assert client.get("/api/page").json()["views"] == [{"path": "digits", "title": "Digits"}]
     with page_of(soft=ScriptedModel()) as page:
-        client = TestClient(page.app())
-        assert client.get("/api/page").json()["digits"] == []
-        assert upload(client, drawing()).status_code == 404
+        alone = TestClient(page.app())
+        assert alone.get("/api/page").json()["views"] == []
+        assert upload(alone, drawing()).status_code == 404 == alone.get("/digits").status_code

@@ -1,11 +1,13 @@
 """The second view as a person meets it: draw a digit, step through the glimpses; keys, a phone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests.browser import browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
+from tests.digits.page.scripted import CENTRES, CONFIGS, HALF, ScriptedDigits, view_of
 from tests.serving.web.page_fixtures import listening, page_of
-from tests.serving.web.scripted_digits import CENTRES, CONFIGS, HALF, ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.slow
@@ -18,7 +20,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def address(models):
-    with page_of(soft=ScriptedModel(), **models) as page, listening(page) as url:
+    with page_of(view_of(models), soft=ScriptedModel()) as page, listening(page) as url:
         yield url
 
 
@@ -182,8 +184,8 @@ def test_the_views_lead_to_each_other(open_page, address):
 
 def test_the_models_are_started_when_the_view_is_opened(open_page):
     opened = []
-    with page_of(ram=ScriptedDigits(CONFIGS["ram"])) as served:
-        served.open_digits = lambda: opened.append("once")
-        with listening(served) as url:
-            open_page(url)
+    view = view_of({"ram": ScriptedDigits(CONFIGS["ram"])})
+    view = dataclasses.replace(view, opened=lambda: opened.append("once"))
+    with page_of(view) as served, listening(served) as url:
+        open_page(url)
     assert opened == ["once"]

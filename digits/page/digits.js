@@ -43,11 +43,10 @@
 
   async function start() {
     try {
-      models = (await (await fetch("api/page")).json()).digits;
+      models = await (await fetch("api/digits")).json();
     } catch {
       return say("The page's own server does not answer: is it still running? Then load the page again.");
     }
-    if (!models.length) return say("There is no digit model here: with --server, the page shows captioners alone.");
     models.sort((a, b) => Object.keys(SYSTEMS).indexOf(a.system) - Object.keys(SYSTEMS).indexOf(b.system));
     find("#models").append(...models.map((one, i) => modelChoice(one, i)));
     find(".keys").append(...SHAPES.map((_, digit) =>
