@@ -1,12 +1,14 @@
-"""Bulk captioning beside the export itself: `python -m benchmarks.bulk EXPORT --images DIR`.
+"""Bulk captioning on Spark: `python -m benchmarks.bulk --images DIR [--export DIR]`.
 
-Captions photographs (repeated under other names) with the export called directly, then with
-`serving.bulk` on Spark in local mode, and compares images per second.
+Captions photographs (repeated under other names) with `serving.bulk` on Spark in local mode: over
+graphs and, if one is given, with a SavedModel. Compares images per second, and per second of
+processor time of all its processes, start included.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -23,18 +25,20 @@ from sat_tf.errors import invalid_value
 
 @dataclass(frozen=True)
 class Arguments:
-    """Caption photographs with an export, directly and on Spark."""
+    """Caption photographs on Spark."""
 
-    export: tyro.conf.Positional[Path]
-    """Folder of the version folders."""
     images: Path
     """Folder of JPEG files."""
+    run_dir: Path = Path("flickr8k_soft")
+    """Captioner whose graphs caption."""
+    export: Path | None = None
+    """Folder of the version folders of a SavedModel."""
     photos: int = 2000
     """Photographs to caption; the files are repeated under other names."""
     workers: int = 2
-    """Threads of the direct call, and worker processes of Spark."""
+    """Worker processes of Spark."""
     batch_size: int = 32
-    """Images per call."""
+    """Images per call of the SavedModel."""
     chunk_size: int = 1000
     """Images per commit."""
 
@@ -50,28 +54,44 @@ def run(arguments: Arguments) -> int:
     files = sorted(path for path in arguments.images.iterdir() if path.suffix == ".jpg")
     if not files:
         raise invalid_value("--images", "a folder of JPEG files", str(arguments.images))
+    ways = {"graphs": ["--run-dir", str(arguments.run_dir)]}
+    if arguments.export is not None:
+        ways["SavedModel"] = ["--export", str(arguments.export)]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        photos = repeat(files, arguments.photos, folder / "photos")
-        direct = direct_rate(arguments, photos)
-        print(f"directly: {direct:.2f} images/s with {arguments.workers} threads", flush=True)
-        command = [sys.executable, "-m", "serving.bulk", "--export", str(arguments.export)]
-        command += ["--input", str(folder / "photos"), "--output", str(folder / "out")]
-        command += ["--batch-size", str(arguments.batch_size)]
-        command += ["--chunk-size", str(arguments.chunk_size)]
-        command += ["--master", f"local[{arguments.workers}]"]
-        started = time.monotonic()
-        subprocess.run(command, check=True)
-        rate = len(photos) / (time.monotonic() - started)
-        rows = [
-            json.loads(line)["path"]
-            for part in (folder / "out").rglob("output=*/part-*.json")
-            for line in part.read_text("utf-8").splitlines()
-        ]
-    print(f"on Spark: {rate:.2f} images/s, {rate / direct:.0%}, from its start to its end")
+        photos = repeat(files, arguments.photos, Path(name) / "photos")
+        return max(measure(arguments, way, flags, photos) for way, flags in ways.items())
+
+
+def measure(arguments: Arguments, way: str, flags: Sequence[str], photos: Sequence[Path]) -> int:
+    """Captions photographs one way, and prints; returns 1 if one is missing or repeated."""
+    folder = photos[0].parent
+    out = folder.parent / way
+    command = [sys.executable, "-m", "serving.bulk", *flags]
+    command += ["--input", str(folder), "--output", str(out)]
+    command += ["--batch-size", str(arguments.batch_size)]
+    command += ["--chunk-size", str(arguments.chunk_size)]
+    command += ["--master", f"local[{arguments.workers}]"]
+    started, used = time.monotonic(), processor_seconds()
+    subprocess.run(command, check=True)
+    seconds, used = time.monotonic() - started, processor_seconds() - used
+    rows = [
+        json.loads(line)["path"]
+        for part in out.rglob("output=*/part-*.json")
+        for line in part.read_text("utf-8").splitlines()
+    ]
     missing, repeated = len(photos) - len(set(rows)), len(rows) - len(set(rows))
-    print(f"{len(photos)} photographs: {missing} missing, {repeated} repeated")
+    print(
+        f"{way}: {len(photos) / seconds:.2f} images/s, {len(photos) / used:.2f} per second of "
+        f"processor time; of {len(photos)} photographs {missing} missing, {repeated} repeated",
+        flush=True,
+    )
     return int(missing > 0 or repeated > 0)
+
+
+def processor_seconds() -> float:
+    """Returns the processor time of all child processes that have ended."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 def repeat(files: Sequence[Path], count: int, folder: Path) -> list[Path]:
@@ -81,20 +101,6 @@ def repeat(files: Sequence[Path], count: int, folder: Path) -> list[Path]:
     for n, link in enumerate(links):
         link.symlink_to(files[n % len(files)].resolve())
     return links
-
-
-def direct_rate(arguments: Arguments, photos: Sequence[Path]) -> float:
-    """Returns images per second of the export called without Spark, after the first batch."""
-    from serving.bulk.__main__ import find_version
-    from serving.bulk.worker import load, prepare
-
-    size = arguments.batch_size
-    call = load(str(find_version(arguments.export)), arguments.workers, False)
-    started = None
-    for first in range(0, len(photos), size):
-        call([prepare(path.read_bytes()) for path in photos[first : first + size]])
-        started = started or time.perf_counter()
-    return max(len(photos) - size, 0) / (time.perf_counter() - started)
 
 
 if __name__ == "__main__":

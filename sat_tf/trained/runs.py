@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -118,6 +118,44 @@ def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
                 folder = cache.make(captioner, source.fingerprint(captioner.weights_sha256))
             folders.append(folder)
     return folders
+
+
+class Graphs(NamedTuple):
+    """Graphs of a captioner on this machine.
+
+    Attributes:
+        folder: The folder, see `sat_tf.lite.load`.
+        name: Number of an export's version; without one, the captioner's name.
+        fingerprint: Name of what they were made of; None for an export.
+    """
+
+    folder: Path
+    name: str
+    fingerprint: str | None
+
+
+def graphs_of(run_dir: str | Path) -> Graphs:
+    """Returns the graphs that `load` captions with, made if they are not there yet.
+
+    Raises:
+        RunError: As `load`; or LiteRT cannot hold the captioner.
+    """
+    path = _located(run_dir)
+    if is_export(path):
+        return Graphs(path, path.resolve().name, None)
+    source = _Source.read(path)
+    name = source.fingerprint(source.digest())
+    if not source.has_weights:
+        cache.unpack(source.path, name)
+        folder = cache.folder_of(name)
+    else:
+        (folder,) = make_graphs(path) if cache.usable(source.config) else (None,)
+    if folder is None:
+        raise RunError(
+            f"{path} cannot caption without TensorFlow: LiteRT is not installed, is switched off, "
+            "or cannot hold it. Export it as a SavedModel."
+        )
+    return Graphs(folder, path.resolve().name, name)
 
 
 def _located(run_dir: str | Path) -> Path:

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from sat_tf.commands import exit_status, loading, parse_flags
-from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.spark import check_spark, open_session, root_cause, watched
-from serving.versions import GRAPH_FILE, find_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from serving.bulk.captioners import Shipped
     from serving.bulk.job import Chunk, Job, Output, Plan
 
 _FORMATS = {"jsonl": "json", "parquet": "parquet"}
@@ -32,17 +31,21 @@ _FORMATS = {"jsonl": "json", "parquet": "parquet"}
 class Arguments:
     """Caption many images on Spark, each exactly once."""
 
-    export: Path
-    """Folder of an export: of one version, or of versions, of which the newest is taken."""
     input: tuple[str, ...]
     """Folders, globs, lists (*.txt, a path per line) or tables (*.parquet, column path, and binary
     content if any)."""
     output: str
     """Folder of the captions: new, or of the same job, which is then resumed."""
+    run_dir: Path = Path("flickr8k_soft")
+    """Run, export for LiteRT, or folder or name of a published captioner, whose graphs caption
+    without TensorFlow; by default a captioner that ships."""
+    export: Path | None = None
+    """Folder of a SavedModel to caption with instead, and with TensorFlow: of one version, or of
+    versions, of which the newest is taken."""
     format: Literal["jsonl", "parquet"] = "jsonl"
     """Format of the part files."""
     batch_size: PositiveInt = 32
-    """Images per call of the export."""
+    """Images per call of a SavedModel; a task takes up to four times as many."""
     chunk_size: PositiveInt = 4096
     """Images per commit; a job that was killed resumes after its last one."""
     maps: bool = False
@@ -61,16 +64,16 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Captions the images that are left; returns the exit status."""
     check_fields(arguments)
-    version = find_version(arguments.export)
     with loading():
+        from serving.bulk.captioners import find_captioner
         from serving.bulk.inputs import absolute, find_inputs
-        from serving.bulk.job import Job, Output, check_same, fingerprint, is_begun
-        from serving.bulk.worker import check_export
+        from serving.bulk.job import Job, Output, check_same, is_begun
 
-    check_export(version, arguments.maps)
+    captioner = find_captioner(arguments.run_dir, arguments.export, arguments.maps)
     given = {n: getattr(arguments, n) for n in ("maps", "format", "batch_size", "chunk_size")}
     # Absolute: from another folder, the same words would name other images.
-    job = Job(tuple(map(absolute, arguments.input)), version.name, fingerprint(version), **given)
+    patterns = tuple(map(absolute, arguments.input))
+    job = Job(patterns, captioner.version, captioner.fingerprint, **given)
     check_spark()
     with contextlib.ExitStack() as stack:
 
@@ -91,30 +94,14 @@ def run(arguments: Arguments) -> int:
             check_same(begun[0], job, output.path)
             job, plan = begun
         # Until the end: any task, of the report too, may be the first of its worker.
-        stack.enter_context(shipped(spark(), version))
+        stack.enter_context(shipped(spark(), captioner))
         caption_chunks(spark(), output, job, plan)
         return report(spark(), output, job, plan)
 
 
-def find_version(export: Path) -> Path:
-    """Returns the folder of a version: the one given, or the newest in it.
-
-    Raises:
-        ValueError: There is none.
-    """
-    if (export / GRAPH_FILE).is_file():
-        return export.resolve()
-    found = find_versions(export) if export.is_dir() else {}
-    if not found:
-        inner = export / "export"
-        expected = f"the folder of an export{f', such as {inner}' if inner.is_dir() else ''}"
-        raise invalid_value("--export", expected, str(export))
-    return found[max(found)].resolve()
-
-
 @contextlib.contextmanager
-def shipped(spark: SparkSession, version: Path) -> Iterator[None]:
-    """Lets the engine copy the export to every machine, as an archive.
+def shipped(spark: SparkSession, captioner: Shipped) -> Iterator[None]:
+    """Lets the engine copy a captioner to every machine, as an archive.
 
     The archive is in the session's own folder, which its JVM removes however this process ends.
     """
@@ -124,8 +111,8 @@ def shipped(spark: SparkSession, version: Path) -> Iterator[None]:
         archive = Path(folder) / f"{ARCHIVE}.zip"
         # Without compression, which takes seconds, and with files of any age.
         with zipfile.ZipFile(archive, "w", strict_timestamps=False) as file:
-            for path in version.rglob("*"):
-                file.write(path, path.relative_to(version))
+            for name, path in captioner.files.items():
+                file.write(path, name)
         spark.sparkContext.addArchive(f"{archive}#{ARCHIVE}")
         yield
 

@@ -14,14 +14,13 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.spark import root_cause
 from serving.bulk.inputs import Inputs, literal
-from serving.versions import GRAPH_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +37,8 @@ class Job:
 
     Attributes:
         inputs: The patterns of the command line, local ones absolute.
-        version: Version of the export.
-        fingerprint: SHA-256 of the export.
+        version: Version of the export; without one, the captioner's name.
+        fingerprint: SHA-256 of the export, or the name of the captioner's graphs in the cache.
         maps, format, batch_size, chunk_size: As on the command line.
     """
 
@@ -209,17 +208,16 @@ def check_same(begun: Job, job: Job, output: str) -> None:
     for name, value in asdict(job).items():
         before = getattr(begun, name)
         if before != value:
-            shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"
+            shown = "another captioner" if name == "fingerprint" else f"{before!r}, not {value!r},"
             raise ValueError(
                 f"The output {output} was begun with {shown} as its {name}: choose another folder "
                 "with `--output`, or start the command that began it."
             )
 
 
-def fingerprint(version: Path) -> str:
-    """SHA-256 (hexadecimal) of an export's graph and weights."""
+def fingerprint(files: Iterable[Path]) -> str:
+    """SHA-256 (hexadecimal) of a captioner's files."""
     digest = hashlib.sha256()
-    files = [version / GRAPH_FILE, *sorted((version / "variables").glob("*"))]
     for path in files:
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:

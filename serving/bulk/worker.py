@@ -1,6 +1,7 @@
 """Captioning inside Spark's Python workers: paths or contents in, rows of the output out.
 
-Imports the client's batches and reader of answers, and TensorFlow; no model or training code.
+Over LiteRT graphs without TensorFlow; or over a SavedModel, with the client's batches and reader of
+answers.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from sat_tf.commands import loading
-from sat_tf.errors import invalid_value
-from sat_tf.images.pillow import read_upright
+from sat_tf.images.ahead import read_ahead
+from sat_tf.images.pillow import decode, read_upright, resize
+from sat_tf.lite.captioner import LiteRTCaptioner, is_export
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.bulk.job import Job
-from serving.client.captions import ServedCaption, read_caption, split
-from serving.versions import GRAPH_FILE
+
+if TYPE_CHECKING:
+    from sat_tf.captions import Caption
+    from serving.client.captions import ServedCaption
 
 ARCHIVE = "captioner"
 """Name under which the engine unpacks the export on every machine."""
@@ -47,11 +51,14 @@ COLUMNS = {
 }
 """Columns of the output with Spark's types."""
 
-_SIGNATURE, _INPUT = "serving_default", "image_bytes"
-_NEEDED = ("captions", "scores", "valid")
-_OUTPUTS = (*_NEEDED, "lengths", "reasons", "words", "word_log_probs")
+SIGNATURE, NEEDED = "serving_default", ("captions", "scores", "valid")
+"""What a job calls of a SavedModel, and outputs that it must have."""
+_OUTPUTS = (*NEEDED, "lengths", "reasons", "words", "word_log_probs")
 
 Row = dict[str, Any]
+Image = tuple[str, bytes | str]
+"""Path of an image, and its content; or why there is none."""
+Item = TypeVar("Item")
 
 
 def schema(job: Job) -> str:
@@ -73,26 +80,30 @@ def caption_slices(
     """Captions the slices of these numbers of a list of files."""
     for number in numbers:
         first, last = (len(paths) * n // slices for n in (number, number + 1))
-        yield from _caption(map(_read, paths[first:last]), job, cores)
+        yield from _caption(paths[first:last], _read, job, cores)
 
 
 def caption_contents(
     rows: Iterable[tuple[str, bytearray | None]], job: Job, cores: int
 ) -> Iterator[Row]:
     """Captions rows of path and content."""
-    prepared = ((str(path), prepare(bytes(content or b""))) for path, content in rows)
-    yield from _caption(prepared, job, cores)
+    yield from _caption(rows, _given, job, cores)
 
 
-def _read(path: str) -> tuple[str, bytes | str]:
+def _read(path: str) -> Image:
     try:
         return path, prepare(read_file(path))
     except (OSError, ValueError) as error:
         return path, f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
+def _given(row: tuple[str, bytearray | None]) -> Image:
+    path, content = row
+    return str(path), prepare(bytes(content or b""))
+
+
 def prepare(content: bytes) -> bytes | str:
-    """Prepares a file for an export: turned by its EXIF, TIFF as PNG; or says why it cannot be."""
+    """Turns a file as its EXIF asks, a TIFF into a PNG; or says why it cannot be read."""
     if not content:
         return "the file is empty"
     if len(content) > MAX_BYTES:
@@ -103,22 +114,63 @@ def prepare(content: bytes) -> bytes | str:
         return str(error)
 
 
-def _caption(images: Iterable[tuple[str, bytes | str]], job: Job, cores: int) -> Iterator[Row]:
+def _caption(
+    items: Iterable[Item], read: Callable[[Item], Image], job: Job, cores: int
+) -> Iterator[Row]:
     from pyspark import SparkFiles
 
+    folder = SparkFiles.get(ARCHIVE)
+    way = _by_graphs if is_export(Path(folder)) else _by_session
+    for path, answer in way(folder, items, read, job, cores):
+        yield to_row(path, answer, job)
+
+
+def _by_graphs(
+    folder: str, items: Iterable[Item], read: Callable[[Item], Image], job: Job, cores: int
+) -> Iterator[tuple[str, Caption | str]]:
+    """Captions one image after another; the next are decoded meanwhile."""
+    captioner = load_graphs(folder, cores)
+    form = captioner.settings.image_size, captioner.settings.resize
+
+    def pixels(item: Item) -> tuple[str, np.ndarray | str]:
+        path, content = read(item)
+        if isinstance(content, str):
+            return path, content
+        try:
+            return path, resize(decode(content), *form)
+        except ValueError as error:
+            return path, str(error)
+
+    for path, image in read_ahead(items, pixels):
+        try:
+            yield path, image if isinstance(image, str) else captioner.best(image)
+        except ValueError as error:
+            yield path, str(error)
+
+
+def _by_session(
+    folder: str, items: Iterable[Item], read: Callable[[Item], Image], job: Job, cores: int
+) -> Iterator[tuple[str, ServedCaption | str]]:
+    """Captions in batches; the files of the next are read meanwhile."""
+    from serving.client.captions import read_caption, split
+
+    images = read_ahead(items, read)
     for batch in split(images, job.batch_size, BATCH_BYTES, lambda image: len(image[1])):
         readable = [content for _, content in batch if isinstance(content, bytes)]
-        values = {}
-        if readable:
-            values = load(SparkFiles.get(ARCHIVE), cores, job.maps)(readable)
+        values = load_session(folder, cores, job.maps)(readable) if readable else {}
         answers = (read_caption(values, row, 0) for row in range(len(readable)))
         for path, content in batch:
-            answer = next(answers) if isinstance(content, bytes) else content
-            yield to_row(path, answer, job)
+            yield path, next(answers) if isinstance(content, bytes) else content
 
 
-@functools.cache  # once per process: Spark gives a Python worker one task after another
-def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[str, np.ndarray]]:
+# Once per process: Spark gives a Python worker one task after another.
+load_graphs = functools.cache(LiteRTCaptioner)
+
+
+@functools.cache
+def load_session(
+    folder: str, cores: int, maps: bool
+) -> Callable[[list[bytes]], dict[str, np.ndarray]]:
     """Loads a version of an export as TF Serving does, into a session with so many threads.
 
     Returns:
@@ -131,38 +183,13 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
     call, wanted = load_call(Path(folder), cores), (*_OUTPUTS, "attention") if maps else _OUTPUTS
-    return lambda images: call(_SIGNATURE, np.array(images, object), wanted)
+    return lambda images: call(SIGNATURE, np.array(images, object), wanted)
 
 
-def check_export(version: Path, maps: bool) -> None:
-    """Checks that a version of an export captions image files, without loading it.
-
-    Raises:
-        ValueError: It has no `serving_default` from `image_bytes` to captions, or no attention.
-    """
-    from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    try:
-        content = (version / GRAPH_FILE).read_bytes()
-        model = saved_model_pb2.SavedModel.FromString(content)
-    except DecodeError as error:
-        raise invalid_value("--export", "a SavedModel", str(version)) from error
-    if not model.meta_graphs:  # no byte at all is a message too
-        raise invalid_value("--export", "a SavedModel", f"{version}, whose {GRAPH_FILE} is empty")
-    signature = model.meta_graphs[0].signature_def[_SIGNATURE]
-    if list(signature.inputs) != [_INPUT] or not set(_NEEDED) <= set(signature.outputs):
-        inputs = ", ".join(signature.inputs) or "none"
-        expected = f"an export whose `{_SIGNATURE}` makes captions of `{_INPUT}`"
-        raise invalid_value("--export", expected, f"{version} with the inputs {inputs}")
-    if maps and "attention" not in signature.outputs:
-        raise invalid_value("--maps", "an export with attention", str(version))
-
-
-def to_row(path: str, answer: ServedCaption | str, job: Job) -> Row:
+def to_row(path: str, answer: Caption | ServedCaption | str, job: Job) -> Row:
     """Returns a row of the output, for a caption or for the reason why there is none."""
     row: Row = {"path": path, "version": job.version}
-    if isinstance(answer, ServedCaption) and not answer.valid:
+    if not getattr(answer, "valid", True):  # a SavedModel reads the image itself
         answer = answer.reason or "the export cannot read it as an image"
     if isinstance(answer, str):
         return row | {"reason": answer, "output": UNREADABLE}

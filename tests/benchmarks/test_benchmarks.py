@@ -25,7 +25,7 @@ BENCHMARKS = {
         "images_s",
     ),
     "serving_fuzz": (["EXPORT", "--seconds", "1", "--clients", "1"], "slowest look"),
-    "bulk": (["EXPORT", "--images", "IMAGES", "--photos", "4", "--batch-size", "2"], "0 missing"),
+    "bulk": (["--images", "IMAGES", "--export", "EXPORT", "--photos", "4"], "SavedModel: "),
     "large_folder": (["60"], "beyond those of 200 images"),
     "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }

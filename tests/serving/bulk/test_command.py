@@ -7,7 +7,8 @@ from dataclasses import asdict
 import pytest
 
 from serving.bulk.__main__ import main
-from serving.bulk.job import Job, check_same, fingerprint, read_job
+from serving.bulk.captioners import find_captioner
+from serving.bulk.job import Job, check_same, read_job
 from tests.serving import toys
 
 
@@ -57,7 +58,7 @@ JOB = Job(("/a", "/b"), "1", "f00", False, "jsonl", 32, 4096)
     ("name", "value", "said"),
     [
         ("version", "2", "begun with '1', not '2', as its version"),
-        ("fingerprint", "bad", "begun with another export as its fingerprint"),
+        ("fingerprint", "bad", "begun with another captioner as its fingerprint"),
         ("inputs", ("/a",), "as its inputs"),
         ("maps", True, "as its maps"),
     ],
@@ -76,9 +77,10 @@ def test_a_job_is_read_as_it_was_written():
 
 def test_the_fingerprint_follows_graph_and_weights(tmp_path):
     version = toys.export(tmp_path, 1)
-    before = fingerprint(version)
+    before = find_captioner(tmp_path, version, maps=False)
     (version / "assets.extra").mkdir()
-    assert fingerprint(version) == before
+    assert find_captioner(tmp_path, version, maps=False).fingerprint == before.fingerprint
     with next((version / "variables").glob("*.data*")).open("ab") as file:
         file.write(b"\0")
-    assert fingerprint(version) != before
+    after = find_captioner(tmp_path, version, maps=False)
+    assert after.fingerprint != before.fingerprint and after.version == before.version == "1"

@@ -1,12 +1,18 @@
 """Rows of the output, made inside a worker."""
 
+import json
+import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from serving.bulk import worker
+from serving.bulk import captioners, worker
+from serving.bulk.captioners import find_captioner
 from serving.bulk.job import Job
+from serving.litert import load
 from tests.serving import toys
 
 JOB = Job(("photos",), "7", "", maps=True, format="jsonl", batch_size=2, chunk_size=8)
@@ -54,13 +60,60 @@ def test_a_row_has_scores_alternatives_log_probs_and_float16_maps(shipped):
     assert set(row) <= set(worker.COLUMNS)
 
 
-def test_an_export_is_checked_without_loading_it(toy, tmp_path):
-    worker.check_export(toy, maps=True)
+LIGHT = """
+import json, sys
+for name in ("tensorflow", "keras", "grpc"):
+    sys.modules[name] = None  # an import of it fails
+import json
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+import pyspark
+folder, *paths = sys.argv[1:]
+pyspark.SparkFiles = SimpleNamespace(get=lambda _: folder)
+from serving.bulk import worker
+from serving.bulk.job import Job
+job = Job(("photos",), "7", "", maps=True, format="jsonl", batch_size=2, chunk_size=8)
+for row in worker.caption_slices([0, 1], paths, 2, job, 1):
+    print(json.dumps({name: row.get(name) for name in ("path", "caption", "reason", "version")}))
+"""
+
+
+def test_over_graphs_a_worker_needs_no_tensorflow(litert_exports, images, tmp_path):
+    pytest.importorskip("pyspark")
+    paths = [tmp_path / f"{n}.png" for n in range(4)]
+    for path, content in zip(paths, images.files[:4], strict=True):
+        path.write_bytes(content)
+    paths[1].write_bytes(b"no image")  # in the middle
+    found = find_captioner(litert_exports("soft"), None, maps=True)
+    for name, path in found.files.items():
+        (tmp_path / "shipped").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / "shipped" / name)
+    command = [sys.executable, "-c", LIGHT, tmp_path / "shipped", *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    captioner = load(litert_exports("soft"))
+    expected = [None if n == 1 else captioner.caption(p).text for n, p in enumerate(paths)]
+    assert [row["path"] for row in rows] == list(map(str, paths))
+    assert [row["caption"] for row in rows] == expected
+    assert [row["reason"] is None for row in rows] == [True, False, True, True]
+    assert rows[1]["reason"].startswith("Cannot read the image: it is in none of")
+
+
+def test_maps_need_attention(litert_exports, toy, tmp_path):
+    captioners.check_export(toy, maps=True)
     with pytest.raises(ValueError, match="`--maps`: expected an export with attention"):
-        worker.check_export(toys.export(tmp_path, 1, attention=False), maps=True)
+        captioners.check_export(toys.export(tmp_path, 1, attention=False), maps=True)
+    with pytest.raises(ValueError, match="`--maps`: expected a captioner with attention"):
+        find_captioner(litert_exports("none"), None, maps=True)
+
+
+def test_an_export_is_checked_without_loading_it(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="`--export`: expected a SavedModel"):
-        worker.check_export(tmp_path, maps=False)
+        captioners.check_export(tmp_path, maps=False)
     (tmp_path / "saved_model.pb").write_bytes(b"")
     with pytest.raises(ValueError, match=r"expected a SavedModel, got .*, whose .* is empty"):
-        worker.check_export(tmp_path, maps=False)
+        captioners.check_export(tmp_path, maps=False)
