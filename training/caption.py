@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import tyro
+from PIL import Image
 
 from sat_tf.commands import (
     check_file,
@@ -26,17 +25,16 @@ from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import write_atomically
-from sat_tf.images import SUFFIXES
 from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published, runs
 from sat_tf.trained.figures.attention import (
     PHOTOGRAPH,
     figure_paths,
-    is_figure,
     save_attention_figure,
 )
 from sat_tf.trained.figures.drawing import check_font
+from sat_tf.trained.many import image_files, read_ahead
 from sat_tf.trained.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 
@@ -91,21 +89,19 @@ def run(arguments: Arguments) -> int:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
     failed, entries = 0, []
-    for path, figure in zip(images, figures, strict=True):
-        try:
-            content = read_content(path)
-            pixels, whole = captioner.pixels(content), np.asarray(decode(content))
-        except (OSError, ValueError) as error:
-            print(printable(f"{path}: {error}"), file=sys.stderr)
+    for path, figure, photo in zip(images, figures, read_ahead(images, _read), strict=True):
+        if isinstance(photo, Exception):
+            print(printable(f"{path}: {photo}"), file=sys.stderr)
             failed += 1
             continue
-        caption = captioner.caption(content, search)
+        caption, whole = captioner.caption(photo, search), np.asarray(photo)
         if figure is not None:
+            pixels = captioner.pixels(photo)
             chosen = chosen_locations(captioner, pixels, caption)
             options = {"chosen": chosen, "font": arguments.figure_font}
             options["cell"] = arguments.figure_size
             side = max(len(pixels), min(PHOTOGRAPH, *whole.shape[:2]))
-            shown = read_pixels(content, side, captioner.config.encoder.resize)
+            shown = read_pixels(photo, side, captioner.config.encoder.resize)
             drawn = save_attention_figure(figure, shown, caption, **options)
             figure = figure if drawn else None
         if arguments.html is not None:
@@ -126,6 +122,14 @@ def run(arguments: Arguments) -> int:
         write_atomically(arguments.html, report_page("Captions", entries, common=common))
         print(f"Page: {arguments.html}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _read(path: Path) -> Image.Image | Exception:
+    """Decodes an image file, upright; or returns why it cannot."""
+    try:
+        return decode(read_content(path))
+    except (OSError, ValueError) as error:
+        return error
 
 
 def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
@@ -155,30 +159,6 @@ def _check(arguments: Arguments) -> list[Path]:
             raise invalid_value("--html", "a file named *.html", str(arguments.html))
         check_file("--html", arguments.html)
     return images
-
-
-def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Replaces each folder by the image files in it and in folders below, sorted by name.
-
-    Hidden ones and figures of earlier captions are left out.
-
-    Raises:
-        ValueError: A folder has none.
-    """
-    files = []
-    for path in paths:
-        if not path.is_dir():
-            files.append(path)
-            continue
-        found = []
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(name for name in folders if name[0] != ".")
-            shown = (n for n in sorted(names) if n.lower().endswith(SUFFIXES) and n[0] != ".")
-            found += [file for name in shown if not is_figure(file := Path(folder, name))]
-        if not found:
-            raise ValueError(f"The folder {path} has no images ({', '.join(SUFFIXES)}).")
-        files += found
-    return files
 
 
 def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:

@@ -7,10 +7,11 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import length_hint
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from sat_tf.trained.explain import Explanation, WordByWord, explain, sentence_to
 from sat_tf.trained.lite import cache
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.trained.lite.captioner import load as load_export
+from sat_tf.trained.many import caption_each, image_files
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
@@ -424,22 +426,66 @@ class TrainedCaptioner:
         self._searches.clear()
         self._reader = None
 
-    def caption(self, image: ImageInput, search: SearchConfig | None = None) -> Caption:
-        """Captions one image.
+    @overload
+    def caption(self, image: ImageInput, search: SearchConfig | None = None) -> Caption: ...
+
+    @overload
+    def caption(
+        self, image: Sequence[ImageInput], search: SearchConfig | None = None
+    ) -> list[Caption | None]: ...
+
+    def caption(
+        self, image: ImageInput | Sequence[ImageInput], search: SearchConfig | None = None
+    ) -> Caption | list[Caption | None]:
+        """Captions an image, or each of a list.
 
         Args:
-            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`. A
-                photograph is turned upright by its EXIF first.
+            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`; or a
+                list of them. A photograph is turned upright by its EXIF first.
             search: All settings of the search; by default the run's, of which
                 `dataclasses.replace(captioner.config.search, beam=1)` changes one.
 
         Returns:
-            A `Caption`.
+            A `Caption`; of a list a list, with None in the place of each image that cannot be read,
+            which warnings name and count.
 
         Raises:
-            ValueError: The image cannot be read.
+            ValueError: The one image cannot be read.
         """
-        return self.captions([image], search)[0]
+        check_argument("search", search, SearchConfig | None)
+        if not isinstance(image, list | tuple):
+            return self._first(self.pixels(image), search)
+        return [caption for _, caption in self._each(image, search)]
+
+    def captions_of(
+        self, images: str | Path | Iterable[ImageInput], search: SearchConfig | None = None
+    ) -> Iterator[tuple[ImageInput, Caption]]:
+        """Captions many images one after another, without holding them all; see `caption`.
+
+        Args:
+            images: A folder, for all image files in it at any depth; or anything that yields
+                images, `Path("photos").glob("*.jpg")` for example.
+            search: See `caption`.
+
+        Yields:
+            Each image, of a folder its path, with its caption. Images that cannot be read are
+            skipped, and named and counted by warnings.
+
+        Raises:
+            ValueError: The folder has no images.
+        """
+        if isinstance(images, str | Path):
+            images = image_files([Path(images)])
+        check_argument("images", images, Iterable)
+        return (one for one in self._each(images, search) if one[1] is not None)
+
+    def beam(self, image: ImageInput, search: SearchConfig | None = None) -> list[Caption]:
+        """Captions an image; returns all hypotheses with their maps, best first; see `caption`."""
+        check_argument("search", search, SearchConfig | None)
+        pixels = self.pixels(image)
+        if self._light(1):
+            return self._graphs.beam(pixels, search or self.config.search)
+        return self._by_model([pixels], search)[0]
 
     def explain(self, image: ImageInput, sentence: str | None = None) -> Explanation:
         """Explains the captioner's own caption, or a given sentence, word by word.
@@ -495,29 +541,28 @@ class TrainedCaptioner:
             self.after_first_caption()
             self.after_first_caption = None
 
-    def captions(
-        self, images: Sequence[ImageInput], search: SearchConfig | None = None
-    ) -> list[Caption]:
-        """Captions several images in one batch; see `caption`.
+    def _first(self, pixels: np.ndarray, search: SearchConfig | None) -> Caption:
+        if self._light(1):
+            return self._graphs.best(pixels, search or self.config.search)
+        return self._by_model([pixels], search)[0][0]
 
-        Graphs take one image after another; with 64 or more, TensorFlow captions if there is a GPU.
-        """
-        return [beam[0] for beam in self.beams(images, search)]
-
-    def beams(
-        self, images: Sequence[ImageInput], search: SearchConfig | None = None
-    ) -> list[list[Caption]]:
-        """Captions several images; returns all hypotheses of each with their maps, best first."""
-        if isinstance(images, (str, bytes, Path)):
-            raise invalid_value("images", "a list of images; one is for `caption`", repr(images))
-        check_argument("images", images, Collection)
-        if len(images) == 0:
-            return []
+    def _each(
+        self, images: Iterable[ImageInput], search: SearchConfig | None
+    ) -> Iterator[tuple[ImageInput, Caption | None]]:
         check_argument("search", search, SearchConfig | None)
-        pixels = [self.pixels(image) for image in images]
-        if self._light(len(images)):
-            used = search or self.config.search
-            return [self._graphs.beam(one, used) for one in pixels]
+        # How many images a generator has is not known.
+        if self._light(length_hint(images, cache.MANY)):
+            caption, size = functools.partial(map, lambda one: self._first(one, search)), 1
+        else:
+            caption, size = lambda read: (b[0] for b in self._by_model(read, search)), cache.MANY
+        return caption_each(images, self.pixels, caption, size)
+
+    def _by_model(
+        self, pixels: Sequence[np.ndarray], search: SearchConfig | None
+    ) -> list[list[Caption]]:
+        """Returns all hypotheses of each image, by TensorFlow."""
+        if not pixels:
+            return []
         found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
         self._captioned()
         seen = [one.round().astype(np.uint8) for one in pixels]

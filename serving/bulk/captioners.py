@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.errors import invalid_value
-from sat_tf.lite.captioner import SETTINGS, VOCABULARY, is_export, newest, read_settings
-from sat_tf.runs import graphs_of
+from sat_tf.trained.lite.captioner import SETTINGS, VOCABULARY, is_export, newest, read_settings
+from sat_tf.trained.runs import graphs_of
 from serving.bulk.job import fingerprint
 from serving.bulk.worker import NEEDED, SIGNATURE
 from serving.versions import GRAPH_FILE, find_versions

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sat_tf.commands import loading
-from sat_tf.images.ahead import read_ahead
 from sat_tf.images.pillow import decode, read_upright, resize
-from sat_tf.lite.captioner import LiteRTCaptioner, is_export
+from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export
+from sat_tf.trained.many import read_ahead
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.bulk.job import Job
 
 if TYPE_CHECKING:
-    from sat_tf.captions import Caption
+    from sat_tf.trained.captions import Caption
     from serving.client.captions import ServedCaption
 
 ARCHIVE = "captioner"

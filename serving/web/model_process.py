@@ -211,7 +211,7 @@ def serve(pipe: Connection) -> None:
 def _caption(captioner: TrainedCaptioner, content: bytes) -> dict[str, Any]:
     upload, config = read_upload(content), captioner.config
     try:
-        (beam,) = captioner.beams([upload.content])
+        beam = captioner.beam(upload.content)
     except ValueError as error:
         raise UploadError(str(error), 400) from error
     return viewer_data(upload, beam, config.attention.kind, config.encoder.resize)

@@ -1,5 +1,6 @@
 """Captions over graphs are those of TensorFlow; graphs are found, checked and made again."""
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -82,14 +83,52 @@ def test_captions_over_graphs_equal_those_of_tensorflow(filled, run_of, loaded, 
 
 
 def test_hypotheses_come_with_their_maps(filled, run_of, loaded):
-    (found,), (expected,) = (
-        c.beams([PIXELS]) for c in (sat_tf.load(run_of["soft"]), loaded["soft"])
-    )
+    found, expected = (c.beam(PIXELS) for c in (sat_tf.load(run_of["soft"]), loaded["soft"]))
     assert [h.text for h in found] == [h.text for h in expected] and len(found) > 1
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one.score, other.score, atol=1e-3)
         np.testing.assert_allclose(one.alpha, other.alpha, atol=1e-3)
     assert [text for text, _ in found[0].alternatives] == [h.text for h in found[1:]]
+
+
+@pytest.mark.parametrize("way", ["graphs", "model"])
+def test_a_list_is_captioned_as_its_images_are_and_the_unreadable_one_is_named(
+    filled, run_of, loaded, tmp_path, caplog, way
+):
+    captioner = sat_tf.load(run_of["soft"]) if way == "graphs" else loaded["soft"]
+    names = [tmp_path / f"{name}.png" for name in "abc"]
+    for path, content in zip(names, (png(), b"no image", encode(smooth(), "PNG")), strict=True):
+        path.write_bytes(content)
+    found = captioner.caption([*names, PIXELS, b""])
+    assert found[1] is None is found[4]  # the others keep their places
+    alone = [captioner.caption(image) for image in (names[0], names[2], PIXELS)]
+    for one, other in zip([found[0], found[2], found[3]], alone, strict=True):
+        assert one.text == other.text and abs(one.score - other.score) < 1e-5
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith(f"Skipped {names[1]}: Cannot read the image")
+    assert said[1].startswith("Skipped image 5: ") and said[2] == "2 of 5 images have no caption."
+    assert captioner.caption([]) == [] and len(said) == 3
+    with pytest.raises(ValueError, match="`image`: expected uint8 pixels"):
+        captioner.caption([PIXELS, PIXELS / 255])
+
+
+def test_a_folder_is_captioned_without_holding_it(filled, run_of, tmp_path, caplog):
+    captioner = sat_tf.load(run_of["soft"])
+    for name, content in (("b", png()), ("a/c", png()), ("x", b"no image")):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "in" / f"{name}.png").write_bytes(content)
+    pairs = list(captioner.captions_of(tmp_path / "in"))
+    assert [path.name for path, _ in pairs] == ["b.png", "c.png"]
+    assert {caption.text for _, caption in pairs} == {captioner.caption(png()).text}
+    assert caplog.messages[-1] == "1 of 3 images have no caption."
+    taken = []
+    endless = (taken.append(n) or PIXELS for n in itertools.count())
+    captions = captioner.captions_of(endless)
+    assert next(captions)[1].text and next(captions)[1].text
+    captions.close()
+    assert len(taken) < 10
+    with pytest.raises(ValueError, match="has no images"):
+        captioner.captions_of(tmp_path / "cache" / "graphs")
 
 
 def test_captioners_with_the_same_encoder_share_its_graph_and_its_work(filled):
@@ -205,12 +244,12 @@ def test_graphs_of_another_version_are_made_again(filled, run_of, monkeypatch, s
 def test_many_images_take_tensorflow_where_there_is_a_gpu(filled, run_of, loaded, monkeypatch):
     captioner = sat_tf.load(run_of["soft"])
     monkeypatch.setattr(cache, "MANY", 3)
-    captioner.captions([PIXELS] * 3)
+    captioner.caption([PIXELS] * 3)
     assert captioner._model is None  # no GPU is visible in tests
     monkeypatch.setattr(cache, "worth_a_gpu", lambda images: images >= 3)
-    captioner.captions([PIXELS] * 2)
+    captioner.caption([PIXELS] * 2)
     assert captioner._model is None
-    texts = {caption.text for caption in captioner.captions([PIXELS] * 3)}
+    texts = {caption.text for caption in captioner.caption([PIXELS] * 3)}
     assert captioner._model is not None and texts == {loaded["soft"].caption(PIXELS).text}
 
 

@@ -79,7 +79,7 @@ def test_a_fine_tuned_backbone_is_exported_too(make_run, make_request, ask, tmp_
     call = make_request("serving_default", images.files[:2])
     answer = ask({"made": (version, {"call": call})})["made"]["calls"]["call"]
     for row, file in enumerate(images.files[:2]):
-        alone = captioner.captions([file])[0]
+        alone = captioner.caption(file)
         assert answer["captions"][row][0] == alone.text
         assert answer["scores"][row][0] == pytest.approx(alone.score, abs=1e-4)
         attention = np.array(answer["attention"][row])[: len(alone.words)]

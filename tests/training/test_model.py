@@ -92,7 +92,7 @@ def test_fine_tuning_moves_the_chosen_layers_and_is_what_is_loaded(
     images = np.random.default_rng(0).integers(0, 256, [3, 64, 64, 3], np.uint8)
     loaded = sat_tf.load(tmp_path / "run")
     trained = runs.TrainedCaptioner(models[0], loaded.vocabulary)
-    both = (captioner.captions(list(images)) for captioner in (trained, loaded))
+    both = (captioner.caption(list(images)) for captioner in (trained, loaded))
     for one, other in zip(*both, strict=True):
         assert (one.text, one.score) == (other.text, other.score)
 

@@ -161,7 +161,7 @@ def test_an_image_gets_one_caption_in_every_form_and_in_a_batch(loaded, tmp_path
     assert len({caption.text for caption in found}) == 1
     np.testing.assert_allclose([c.score for c in found], found[0].score, atol=1e-4)
     images = [PIXELS, PIXELS[::-1].copy(), 255 - PIXELS]
-    together = loaded["soft"].captions(images)
+    together = loaded["soft"].caption(images)
     for image, caption in zip(images, together, strict=True):
         alone = loaded["soft"].caption(image)
         assert alone.text == caption.text and alone.score == pytest.approx(caption.score, abs=1e-4)
@@ -203,7 +203,8 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
             "`image`: expected .* Image, got bytearray",
         ),
         (lambda c: c.caption(None), "`image`: expected str or .* Image, got None"),
-        (lambda c: c.captions(iter([PIXELS])), "`images`: expected Collection, got <list"),
+        (lambda c: c.caption(iter([PIXELS])), "`image`: expected str or .* Image, got <list"),
+        (lambda c: c.captions_of(3), "`images`: expected Iterable, got 3"),
         (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
         (
             lambda c: c.describe(np.zeros([1, 49, 7])),

@@ -70,7 +70,7 @@ def run(made, monkeypatch) -> Path:
 def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, run):
     process, said = processes(run), []
     answer = ask(process, run, png(), said)
-    (expected,) = sat_tf.load(run).beams([png()])
+    expected = sat_tf.load(run).beam(png())
     assert texts(answer) == [c.text for c in expected] and len(expected) > 1
     shown, best = answer["hypotheses"][0], expected[0]
     found = decode_map(shown["words"][0], shown["peak"], answer["grid"])
