@@ -13,6 +13,7 @@ Three layouts are read:
         span       [a, b) over the blank-separated tokens of that caption, or null
         type       list of types, or none
         boxes      list of [x0, y0, x1, y1], shares of the image's sides
+        size       [width, height] of the image that boxes were drawn on, pixels; or none
     COCO's instances (`instances_*.json`)
         categories with boxes in pixels; each occurrence of a category's name in a caption of the
         image, singular or with an s, is a phrase
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 import zlib
@@ -58,6 +60,7 @@ class BoxedPhrase:
         boxes: `(top, left, bottom, right)`, shares of the image's sides; the place is their union.
         sentence: The words, by `split_words`, of a sentence that is one of the captions, perhaps
             in another place and wording; None if `caption` is the caption's own index.
+        size: Width and height of the image that boxes were drawn on, pixels; None if not known.
     """
 
     image: str
@@ -67,6 +70,7 @@ class BoxedPhrase:
     types: tuple[str, ...]
     boxes: tuple[Box, ...]
     sentence: tuple[str, ...] | None = None
+    size: tuple[float, float] | None = None
 
 
 def skipped_note(dropped: Mapping[str, int]) -> str:
@@ -151,11 +155,19 @@ def _boxed_phrase(row: dict) -> tuple[dict, list[list[float]]]:
         "text": str(row["phrase"]),
         "span": None if span is None else (int(span[0]), int(span[1])),
         "types": (types,) if isinstance(types, str) else tuple(types),
+        "size": _size(*row["size"]) if row.get("size") else None,
     }
     boxes = [[float(edge) for edge in box] for box in row["boxes"]]
     if any(len(box) != 4 for box in boxes):
         raise ValueError("a box has not four edges")
     return phrase, boxes
+
+
+def _size(width: float, height: float) -> tuple[float, float]:
+    size = float(width), float(height)
+    if not 0 < min(size) <= max(size) < math.inf:
+        raise ValueError("a size is not two positive numbers")
+    return size
 
 
 def _instances(path: Path) -> Iterator[tuple[dict, list]]:
@@ -166,14 +178,16 @@ def _instances(path: Path) -> Iterator[tuple[dict, list]]:
         images = {int(one["id"]): one for one in values["images"]}
         for one in values["annotations"]:
             image = images[int(one["image_id"])]
-            width, height = float(image["width"]), float(image["height"])
+            width, height = _size(image["width"], image["height"])
             x, y, w, h = (float(edge) for edge in one["bbox"])
             right, bottom = round(x + w, 6), round(y + h, 6)  # 0.1 + 0.2 is 0.3
             box = [x / width, y / height, right / width, bottom / height]
             found.setdefault((int(one["image_id"]), int(one["category_id"])), []).append(box)
         for (number, category), boxes in found.items():
-            image, name = str(images[number]["file_name"]), names[category]
-            phrase = {"image": image, "caption": None, "text": name, "span": None, "types": (name,)}
+            image, name = images[number], names[category]
+            phrase = {"image": str(image["file_name"]), "text": name, "types": (name,)}
+            phrase |= {"caption": None, "span": None}
+            phrase["size"] = _size(image["width"], image["height"])
             yield phrase, boxes
     except json.JSONDecodeError as error:
         raise DataError(
@@ -195,11 +209,12 @@ def _entities(folder: Path) -> Iterator[tuple[dict, list]]:
         written = sentences / f"{path.stem}.txt"
         if not written.is_file():
             continue
-        boxes = _entity_boxes(path)
+        boxes, size = _entity_boxes(path)
         for number, line in enumerate(_sentences(written)):
             for phrase in _sentence_phrases(line):
                 if found := boxes.get(phrase.pop("entity")):
-                    yield {"image": f"{path.stem}.jpg", "caption": number} | phrase, found
+                    of_image = {"image": f"{path.stem}.jpg", "caption": number, "size": size}
+                    yield of_image | phrase, found
 
 
 def _sentences(path: Path) -> list[str]:
@@ -209,11 +224,11 @@ def _sentences(path: Path) -> list[str]:
         raise DataError(f"{path}: expected sentences in UTF-8 ({error}).") from error
 
 
-def _entity_boxes(path: Path) -> dict[str, list[list[float]]]:
-    """Entity -> boxes `[x0, y0, x1, y1]`, shares of the sides."""
+def _entity_boxes(path: Path) -> tuple[dict[str, list[list[float]]], tuple[float, float]]:
+    """Entity -> boxes `[x0, y0, x1, y1]`, shares of the sides; and these in pixels."""
     try:
         root = ElementTree.parse(path).getroot()
-        width, height = (float(root.findtext(f"size/{side}", "")) for side in ("width", "height"))
+        width, height = _size(*(root.findtext(f"size/{side}", "") for side in ("width", "height")))
         boxes: dict[str, list[list[float]]] = {}
         for item in root.iter("object"):
             for box in item.iter("bndbox"):
@@ -225,7 +240,7 @@ def _entity_boxes(path: Path) -> dict[str, list[list[float]]]:
                     boxes.setdefault((name.text or "").strip(), []).append(shares)
     except (ElementTree.ParseError, ValueError, ZeroDivisionError) as error:
         raise DataError(f"{path}: expected annotations of Flickr30k Entities ({error}).") from error
-    return boxes
+    return boxes, (width, height)
 
 
 def _sentence_phrases(line: str) -> list[dict]:

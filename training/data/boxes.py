@@ -65,12 +65,15 @@ class PlacedPhrase:
         first: Index of its first token.
         last: Index of its last token.
         head: Index of the first token of its last word.
+        pixel: Height and width of a pixel of the image that boxes were drawn on, as shares of the
+            encoder's view.
     """
 
     phrase: BoxedPhrase
     first: int
     last: int
     head: int
+    pixel: tuple[float, float] = (0.0, 0.0)
 
 
 Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
@@ -317,6 +320,22 @@ def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -
     return visible
 
 
+def pixel_of(
+    shape: tuple[int, int], resize: str, size: tuple[float, float] | None
+) -> tuple[float, float]:
+    """Returns height and width of a pixel as shares of the encoder's view.
+
+    Args:
+        shape: Height and width of the image's file.
+        resize: As in `visible_boxes`.
+        size: Width and height of the image whose pixels are meant; None is the file.
+    """
+    sides = shape if resize == "squash" else (min(shape), min(shape))
+    pixels = shape if size is None else size[::-1]
+    parts = zip(shape, sides, pixels, strict=True)
+    return tuple(whole / side / count for whole, side, count in parts)
+
+
 def visible_phrases(
     examples: Sequence[Example], placed: Placed, resize: str
 ) -> tuple[Placed, Counter[str]]:
@@ -332,21 +351,23 @@ def visible_phrases(
     """
     shown: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
-    views: dict[int, Visible | None] = {}
+    views: dict[int, tuple[Visible, tuple[int, int]] | None] = {}
     for (number, caption), phrases in placed.items():
         if number not in views:
             try:
-                views[number] = visible_boxes(examples[number].image, resize)
+                image = examples[number].image
+                views[number] = visible_boxes(image, resize), image_size(image)
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
                 views[number] = None  # other parts skip and count such images
-        view = views[number]
-        if view is None:
+        if views[number] is None:
             dropped[NOT_READ] += len(phrases)
             continue
+        view, shape = views[number]
         for one in phrases:
             if boxes := view(one.phrase.boxes):
                 phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
-                found = dataclasses.replace(one, phrase=phrase)
+                pixel = pixel_of(shape, resize, phrase.size)
+                found = dataclasses.replace(one, phrase=phrase, pixel=pixel)
                 shown.setdefault((number, caption), []).append(found)
             else:
                 dropped[NOT_SHOWN] += 1

@@ -22,6 +22,7 @@ from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
+from sat_tf.scores.meteor_tables import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.vocabulary import Unit
@@ -109,6 +110,9 @@ class Arguments:
     """Tokeniser of the scores, see docs/metrics.md; that of the language by default."""
     figures: NonNegativeInt | None = None
     """Images on the page; 48 by default."""
+    deletion: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Test by deletion how much each content word depends on where its map is largest, see
+    docs/maps.md; half a second per image on two cores."""
     boxes: Path | None = None
     """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
     (.json), or JSON lines; see docs/maps.md."""
@@ -147,6 +151,7 @@ class Arguments:
         else:
             names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
             flags = vars(self.search) | {name: getattr(self, name) for name in names}
+            flags["deletion"] = self.deletion or None
             owner = "--run-dir"
             if self.data.name is None:
                 raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
@@ -211,6 +216,8 @@ def run(arguments: Arguments) -> None:
     kind = config.attention.kind
     if kind != "hard" and arguments.bound_images is not None:
         raise invalid_value("--bound-images", f"none for {kind} attention", arguments.bound_images)
+    if arguments.deletion:
+        check_deletion(kind, config.data.language)
     data_dir = arguments.data_dir or read_data_dir(folder)
     if out is None:
         check_folder("--run-dir", own.path)
@@ -225,9 +232,24 @@ def run(arguments: Arguments) -> None:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     config = dataclasses.replace(config, search=arguments.search.over(config.search))
-    names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures")
+    names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures", "deletion")
     request = Request(out, data_dir=data_dir, **{name: getattr(arguments, name) for name in names})
     evaluate_run(captioner, config, request)
+
+
+def check_deletion(kind: str, language: str) -> None:
+    """Checks that there are maps to test by deletion, and content words to test them by.
+
+    Raises:
+        TablesError: METEOR's tables are not there.
+        ValueError: There is no attention, or the captions are not English.
+    """
+    if kind == "none":
+        raise invalid_value("--deletion", "none without attention", True)
+    if language not in ("", "en"):
+        expected = "none for captions that are not English, whose function words are not known"
+        raise invalid_value("--deletion", expected, language)
+    function_words()
 
 
 def evaluate_captions(arguments: Arguments) -> None:

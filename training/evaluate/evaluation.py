@@ -17,6 +17,7 @@ from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.dataset import Dataset
 from training.data.feature_store import open_input_source
 from training.data.seen_images import find_overlap, read_seen, seen_notes
+from training.evaluate.deletion import SHARES, delete, training_mean
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
@@ -46,6 +47,7 @@ class Request:
         score_tokens: Tokeniser of the scores; None for that of the language.
         bound_images: Images whose bounds are measured, of hard attention.
         figures: Images on the page.
+        deletion: Test maps by deletion.
     """
 
     out: Path
@@ -56,6 +58,7 @@ class Request:
     score_tokens: ScoreTokens | None = None
     bound_images: int | None = None
     figures: int | None = None
+    deletion: bool = False
 
 
 def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Request) -> None:
@@ -69,7 +72,8 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     data, resize = config.data, config.encoder.resize
     cache_dir = request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
-    split = Dataset.open(data, request.data_dir, cache_dir, record, True).split(request.split)
+    dataset = Dataset.open(data, request.data_dir, cache_dir, record, True)
+    split = dataset.split(request.split)
     boxes, boxed = None, None
     if request.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
@@ -80,7 +84,10 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     seen = seen_notes(overlap, boxed)
     for note in seen:
         print(f"Warning: {note}", flush=True)
-    source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
+    encoder, mean = captioner.model.encoder, None
+    source = open_input_source(encoder, resize, split, cache_dir)
+    if request.deletion:
+        mean = training_mean(encoder, dataset.split("train"), resize)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
     found = evaluate(reading, config, boxes, request.score_tokens, request.bound_images)
@@ -99,6 +106,18 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
         "configuration": to_dict(config),
     }
     report |= {"seen_in_training": overlap.details()} if overlap else {}
+    if mean is not None:
+        with timed(report["seconds"], "deletion"):
+            print(f"Reading {len(found.captions):,} captions with places deleted ...", flush=True)
+            deletion = delete(reading, found.captions, mean)
+        if len(deletion.words):
+            report["deletion"] = deletion.details()
+            first = report["deletion"][f"{SHARES[0]}"]
+            main = {"deletion_fall": first["attended"], "deletion_ratio": first["ratio"]}
+            report["intervals"] |= main
+            report["scores"] |= {name: interval.difference for name, interval in main.items()}
+        else:
+            report["notes"].append("No caption has two content words to test by deletion.")
     report["seconds"]["evaluation"] = time.monotonic() - start
     title = f"{config.recipe}: {data.name} {split.name}"
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"

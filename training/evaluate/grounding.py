@@ -156,7 +156,8 @@ def ground(
             noun = vocabulary.base_words(one.phrase.text)[-1]
             nouns[reading.split.examples[image].image_id, noun] += one.phrase.boxes
     types = [one.phrase.types for one in found.phrases]
-    result = score_phrases(found.maps, found.boxes, images, types)
+    pixels = [one.pixel for one in found.phrases]
+    result = score_phrases(found.maps, found.boxes, images, types, pixels=pixels)
     scores |= result.means() | generated_grounding(captions, nouns, vocabulary)
     intervals |= result.intervals()
     details |= {"by_type": result.by_type()}

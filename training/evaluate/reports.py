@@ -46,12 +46,14 @@ HEADLINE = {
     "pointing_game": "maps whose peak is on the thing named, %",
     "attention_correctness": "attention on the thing named, %",
     "nll_phrase_gain": "what looking is worth, nats per word",
+    "deletion_fall": "fall of a word's log p without the tenth of the places most attended, nats",
+    "deletion_ratio": "that fall over the one without random places",
 }
 """Scores on the console, each with what it is; the report has all."""
 _GROUPS = {
     "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word"),
     "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
-    + ("nll_phrase",),
+    + ("nll_phrase", "deletion"),
     "Words about scenes": ("words_",),
 }
 """Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
@@ -304,7 +306,7 @@ def decimals(score: str) -> int:
     """Returns the decimals of a score: of gaps four, ratios and nats per word three, others two."""
     if score.endswith("_gap"):
         return 4
-    return 3 if score.endswith("_ratio") or score.startswith("nll_phrase") else 2
+    return 3 if score.endswith("_ratio") or score.startswith(("nll_phrase", "deletion")) else 2
 
 
 def number(score: str, value: float | None, sign: str = "") -> str:

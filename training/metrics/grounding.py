@@ -7,6 +7,7 @@ located by the union of its boxes.
 pointing game
     1 if the centre of the arg max cell lies in a box, edges included. If k cells share the
     maximum, the share of their centres inside: the expected value of a fair choice among them.
+    With `_15px`, also up to 15 pixels beside a box, the tolerance of the original game.
 attention correctness
     Mass of alpha inside the boxes; a cell cut by an edge counts by its area inside.
 
@@ -34,6 +35,8 @@ from training.metrics.bootstrap import Interval, resampled_means
 SMALL = 0.25
 """Phrases whose boxes cover less than this share of the image are small."""
 METRICS = ("pointing_game", "attention_correctness")
+TOLERANCE = 15
+"""Pixels beside a box that count as inside it, in the pointing game of Zhang et al."""
 
 
 SIZES = {
@@ -116,6 +119,7 @@ def score_phrases(
     images: Sequence[Hashable] | None = None,
     types: Sequence[tuple[str, ...]] | None = None,
     seed: int = 0,
+    pixels: Sequence[tuple[float, float]] | None = None,
 ) -> PhraseScores:
     """Scores the map of each phrase against the union of its boxes.
 
@@ -129,6 +133,8 @@ def score_phrases(
         images: Image of each phrase; by default, each has its own.
         types: Types of each phrase; none by default.
         seed: Seed of the shuffled control.
+        pixels: Height and width of a pixel of each phrase's image, shares of its sides, for the
+            pointing game with a tolerance; without, there is none.
 
     Raises:
         ValueError: No phrases, lengths that differ, or an invalid map.
@@ -155,6 +161,12 @@ def score_phrases(
         values[f"pointing_game{kind}"] = _pointing_game(of_kind, centres)
         values[f"attention_correctness{kind}"] = 100.0 * (of_kind * covered).sum(axis=(1, 2))
     values["pointing_game_centre"] = 100.0 * middle
+    if pixels is not None:
+        placed = [*zip(boxes, TOLERANCE * np.array(pixels), strict=True)]
+        near = [centres_inside(own, height, width, reach) for own, reach in placed]
+        values["pointing_game_15px"] = _pointing_game(alpha, np.stack(near))
+        near = [centres_inside(own, 1, 1, reach)[0, 0] for own, reach in placed]
+        values["pointing_game_centre_15px"] = 100.0 * np.array(near)
     return PhraseScores(values, covered, centres, image_of, types or [()] * len(maps))
 
 
@@ -223,13 +235,22 @@ def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
     return np.clip(coverage * height * width, 0.0, 1.0)
 
 
-def centres_inside(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
-    """Marks the cells centred in one of the boxes, edges included, `[h, w]` bool."""
-    y = (np.arange(height) + 0.5) / height
+def centres_inside(
+    boxes: Sequence[Box], height: int, width: int, reach: Sequence[float] = (0.0, 0.0)
+) -> np.ndarray:
+    """Marks the cells centred in one of the boxes, edges included, `[h, w]` bool.
+
+    With a `reach` above 0, also those no further from it: `(dy / reach_y)^2 + (dx / reach_x)^2` is
+    at most 1.
+    """
+    y = (np.arange(height) + 0.5)[:, np.newaxis] / height
     x = (np.arange(width) + 0.5) / width
     inside = np.zeros([height, width], bool)
     for top, left, bottom, right in boxes:
-        inside |= np.outer((top <= y) & (y <= bottom), (left <= x) & (x <= right))
+        beside = (np.maximum(top - y, y - bottom), np.maximum(left - x, x - right))
+        # Inside along an axis is a distance of 0; without a reach, any other is too far.
+        far = (np.maximum(d, 0.0) / max(r, 1e-12) for d, r in zip(beside, reach, strict=True))
+        inside |= sum(np.square(share) for share in far) <= 1.0
     return inside
 
 

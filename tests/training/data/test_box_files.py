@@ -45,11 +45,12 @@ def test_a_line_of_json_is_a_phrase_with_its_boxes(tmp_path):
     phrases, dropped = read_boxes(write(tmp_path / "b.jsonl", {}))
     (phrase,) = phrases["a.jpg"]
     assert phrase.boxes == ((0.2, 0.1, 0.6, 0.5),)
-    assert phrase.types == ("clothing",) and phrase.span == (3, 5)
+    assert phrase.types == ("clothing",) and phrase.span == (3, 5) and phrase.size is None
     assert not dropped
     path = tmp_path / "b.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
-    assert len(read_boxes(path)[0]["a.jpg"]) == 1
+    path.write_bytes(gzip.compress(json.dumps(ROW | {"size": [200, 100]}).encode()))
+    (phrase,) = read_boxes(path)[0]["a.jpg"]
+    assert phrase.size == (200, 100)
 
 
 def test_the_folder_of_flickr30k_entities_is_read(tmp_path):
@@ -60,7 +61,7 @@ def test_the_folder_of_flickr30k_entities_is_read(tmp_path):
     men, dog = phrases["a.jpg"]
     assert men.text == "Two men" and men.span == (0, 2)
     assert men.boxes == ((0.1, 0.1, 0.6, 0.5), (0.1, 0.6, 0.6, 1.0))
-    assert dog.span == (3, 5) and dog.types == ("animals", "other")
+    assert dog.span == (3, 5) and dog.types == ("animals", "other") and dog.size == (200, 100)
     placed, dropped = place_phrases([example("Two men and a dog , sun .")], phrases)
     assert [(p.first, p.last) for p in placed[0, 0]] == [(0, 1), (3, 4)] and not dropped
 
@@ -109,6 +110,7 @@ def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
     hydrant, dog = (4, 5, "fire hydrant"), "dog"
     assert found == {(0, 0): [hydrant, (1, 1, dog)], (0, 1): [(1, 1, dog), (3, 3, dog)]}
     assert placed[0, 0][0].phrase.boxes == ((0.1, 0.1, 0.6, 0.5),)
+    assert placed[0, 0][0].phrase.size == (200, 100)
     assert placed[0, 0][1].phrase.boxes == ((0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 0.5, 1.0))
     assert not dropped
 
@@ -122,7 +124,10 @@ def test_a_file_that_holds_no_instances_is_an_error(tmp_path, text):
         read_boxes(tmp_path / "instances.json")
 
 
-@pytest.mark.parametrize("text", ["{}", "not json", json.dumps(ROW | {"boxes": [[1, 2]]})])
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "not json", *(json.dumps(ROW | one) for one in ({"boxes": [[1, 2]]}, {"size": [0, 9]}))],
+)
 def test_a_line_that_is_no_phrase_is_an_error(tmp_path, text):
     (tmp_path / "b").write_text(text + "\n")
     with pytest.raises(DataError, match="line 1"):

@@ -13,6 +13,7 @@ from training.data.boxes import (
     SEVERAL_IMAGES,
     align_captions,
     image_size,
+    pixel_of,
     place_phrases,
     visible_boxes,
 )
@@ -151,6 +152,14 @@ def test_crop_moves_and_cuts_boxes_and_squash_does_not():
     assert visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
     assert visible([(0.0, 0.8, 1.0, 1.0)]) == []
     assert visible_boxes(wide, "squash")([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
+
+
+def test_a_pixel_is_one_of_the_image_that_boxes_were_drawn_on():
+    assert pixel_of((10, 20), "squash", None) == (1 / 10, 1 / 20)
+    assert pixel_of((10, 20), "crop", None) == (1 / 10, 1 / 10)
+    # The file is a copy at half the size; or one that was squeezed.
+    assert pixel_of((10, 20), "crop", (40, 20)) == (1 / 20, 1 / 20)
+    assert pixel_of((10, 10), "crop", (40, 20)) == (1 / 20, 1 / 40)
 
 
 @pytest.mark.parametrize("digits", [4, 17])

@@ -63,6 +63,18 @@ def test_tied_maxima_share_the_hit():
     assert score("pointing_game", one_hot(0, 0) + one_hot(3, 3), CORNER) == 0.5
 
 
+def test_fifteen_pixels_beside_a_box_are_near_enough():
+    # Cells are 25 pixels wide and 50 high: the centre is 12.5 pixels right of the box, or as far
+    # down again, which is 17.7 from its corner.
+    sizes = {"pixels": [(1 / 200, 1 / 100)], "images": ["a"]}
+    for bottom, hit in ((0.125, 100), (0.0625, 0)):
+        box = (0.0, 0.0, bottom, 0.25)
+        values = score_phrases([one_hot(0, 1)], [[box]], **sizes).values
+        assert values["pointing_game"] == [0] and values["pointing_game_15px"] == [hit]
+    values = score_phrases([one_hot(0, 1)], [[(0.0, 0.0, 0.43, 1.0)]], **sizes).values
+    assert values["pointing_game_centre"] == [0] and values["pointing_game_centre_15px"] == [100]
+
+
 def test_centre_control_looks_at_the_middle():
     middle, corner = (0.25, 0.25, 0.75, 0.75), (0.0, 0.0, 0.2, 0.2)
     for size in (4, 5):

@@ -1,0 +1,102 @@
+"""The deletion test on a reader whose words depend on known places, and on a tiny run."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sat_tf.vocabulary import Vocabulary
+from training.evaluate import command, deletion
+from training.evaluate.command import check_deletion, main
+from training.evaluate.deletion import SHARES, delete, orders_of
+from training.metrics.bootstrap import FEW
+
+GRID = (4, 5)
+LOCATIONS = 20
+
+
+class Reader:
+    """Words 1 and 2 look at columns 0 and 4, from the top; word 1 needs column 0, word 2 nothing.
+
+    Each cell of column 0 is worth a nat; so is what replaces it, but for its value.
+    """
+
+    def __init__(self, images):
+        text = "a dog cat"
+        self.captioner = SimpleNamespace(grid=GRID, vocabulary=Vocabulary.from_captions([text], 1))
+        names = [SimpleNamespace(image_id=f"{n}.jpg") for n in range(images)]
+        self.split = SimpleNamespace(examples=names)
+        self.captions = {one.image_id: SimpleNamespace(text=text) for one in names}
+
+    def annotations(self, indices):
+        return np.ones([len(indices), LOCATIONS, 1])
+
+    def words(self, annotations, tokens):
+        alpha = np.zeros([len(annotations), 4, *GRID])
+        alpha[:, 1, :, 0] = alpha[:, 2, :, 4] = np.arange(4, 0, -1)
+        log_lik = np.zeros([len(annotations), 4])
+        log_lik[:, 1] = annotations.reshape(-1, *GRID)[:, :, 0].sum(axis=1)
+        return log_lik, alpha.reshape(len(annotations), 4, -1)
+
+
+@pytest.fixture(autouse=True)
+def _function_words(monkeypatch):
+    for module in (command, deletion):
+        monkeypatch.setattr(module, "function_words", lambda: frozenset(["a", "is", "the"]))
+
+
+def test_a_word_falls_by_what_its_own_places_were_worth():
+    reader = Reader(2 * FEW)
+    found = delete(reader, reader.captions, np.array([0.25]))
+    assert found.words == ["dog", "cat"] * 2 * FEW and found.images[:3] == ["0.jpg"] * 2 + ["1.jpg"]
+    for share, cells in zip(SHARES, (2, 4, 6), strict=True):
+        dogs, cats = found.falls["attended", share].reshape(-1, 2).T
+        np.testing.assert_allclose(dogs, 0.75 * min(cells, 4))
+        np.testing.assert_array_equal(cats, 0.0)
+        # Of the cells without weight, chance takes those beyond column 4.
+        others = found.falls["other", share].reshape(-1, 2)[:, 0]
+        assert others.max() <= 0.75 * (cells - min(cells, 4))
+        np.testing.assert_array_equal(found.falls["centre", share] > 0, False)
+        random = found.falls["random", share].reshape(-1, 2)[:, 0]
+        assert np.unique(random).size > 1 and abs(random.mean() - 0.75 * cells / 5) < 0.25
+    tenth = found.details()["10"]
+    assert tenth["attended"].difference == 0.75 and tenth["centre"].difference == 0.0
+    mean = tenth["random"].difference
+    assert tenth["over_random"].difference == pytest.approx(0.75 - mean)
+    value, low, high = tenth["ratio"]
+    assert value == pytest.approx(0.75 / mean) and 1 < low < value < high
+
+
+def test_locations_of_the_same_weight_are_taken_by_chance_and_the_middle_first():
+    random = np.random.default_rng(0)
+    found = [orders_of(np.full([1, LOCATIONS], 0.05), GRID, random) for _ in range(50)]
+    assert len({int(one["attended"][0, 0]) for one in found}) > 10
+    assert {*found[0]["centre"][0, :2].tolist()} == {7, 12}
+
+
+def test_captions_of_one_content_word_have_no_control():
+    reader = Reader(2)
+    for caption in reader.captions.values():
+        caption.text = "a dog"
+    assert delete(reader, reader.captions, np.zeros(1)).words == []
+
+
+def test_the_command_reports_falls(photographs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(deletion, "function_words", frozenset)  # it writes one of them alone
+    flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir, "--deletion"]
+    flags += ["--cache-dir", photographs.cache_dir, "--out", tmp_path, "--min-length", "6"]
+    assert main([*map(str, flags)]) == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["deletion"]["images"] == 3 and report["deletion"]["words"] == 24
+    first = report["deletion"]["10"]
+    assert report["scores"]["deletion_fall"] == first["attended"]["difference"]
+    assert "deletion_ratio" in capsys.readouterr().out
+
+
+def test_the_flag_goes_with_maps_and_english_alone(tmp_path, capsys):
+    assert main(["--captions", "a.json", "--data.name", "folder", "--deletion"]) == 2
+    assert "`--deletion`" in capsys.readouterr().err
+    for kind, language, named in (("none", "en", "attention"), ("soft", "de", "not English")):
+        with pytest.raises(ValueError, match=named):
+            check_deletion(kind, language)
