@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import EncoderConfig
-from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.config import RunConfig
 from training.model import compile_model

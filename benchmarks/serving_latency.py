@@ -25,7 +25,7 @@ from benchmarks import models
 from benchmarks.measure import format_table, medians, photograph
 from sat_tf.commands import exit_status
 from sat_tf.config import SearchConfig
-from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.captioning import TrainedCaptioner
 from serving.export import export
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT, read_images

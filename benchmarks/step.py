@@ -17,7 +17,7 @@ from benchmarks import baseline, models
 from benchmarks.measure import matrix_product, medians
 from benchmarks.models import Shape
 from sat_tf.config import SearchConfig
-from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.captioning import TrainedCaptioner
 from training.data.batches import pad_tokens, plan_epoch
 
 _EPOCH = 30_000  # captions that batches are chosen from, as many as Flickr8k trains on

@@ -1,14 +1,20 @@
-"""Names of the files in a run's folder, and its JSON. Imports neither TensorFlow nor Keras."""
+"""Names of the files in a run's folder, and what they say. Imports neither TensorFlow nor Keras."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sat_tf.errors import RunError
+from sat_tf.config import CaptionerConfig
+from sat_tf.errors import RunError, other_version
+from sat_tf.fields import from_dict
 from sat_tf.files import json_object, read_content, sha256_of
+from sat_tf.vocabulary import Vocabulary
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -160,3 +166,52 @@ class RunFolder:
     def skipped(self, split: str) -> Path:
         """Images of a split that cannot be read, with reasons, JSON."""
         return self.path / f"skipped_{split}.json"
+
+
+def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
+    """Reads the captioner's part of a run's configuration.
+
+    Raises:
+        RunError: The folder is not a captioner's run, or of another version.
+    """
+    path, values = RunFolder(run_dir).config, read_captioner(run_dir)
+    names = [field.name for field in dataclasses.fields(CaptionerConfig)]
+    try:
+        captioner = {name: values[name] for name in names}
+        # The place of what taught attention concerns training alone.
+        captioner["attention"] = {k: v for k, v in captioner["attention"].items() if k != "teacher"}
+        return from_dict(CaptionerConfig, captioner)
+    except KeyError as error:
+        raise RunError(f"{path} is not a run's configuration: it has no {error}.") from error
+    except (TypeError, AttributeError, ValueError) as error:
+        raise other_version(path, error) from error
+
+
+def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
+    """Reads a run's vocabulary.
+
+    Raises:
+        RunError: It is missing or damaged, or another run's.
+    """
+    folder = RunFolder(run_dir)
+    path = folder.vocabulary
+    try:
+        vocabulary = Vocabulary.load(path)
+    except (OSError, ValueError) as error:
+        raise RunError(f"Cannot read {path}: {error}") from error
+    # A file of an earlier version does not record it; a damaged one is reported where it is used.
+    recorded = None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        recorded = json.loads(folder.data.read_text("utf-8"))["vocabulary"]["fingerprint"]
+    if recorded not in (None, vocabulary.fingerprint()):
+        raise RunError(
+            f"{path} is another run's: its words are not those that the run in {folder} was "
+            "trained with. Copy its own vocabulary.json back."
+        )
+    return vocabulary
+
+
+def read_average(run_dir: Path | RunFolder) -> dict[str, float]:
+    """Reads which runs were averaged, with their shares; empty for a run that was trained."""
+    path = RunFolder(run_dir).average
+    return read_object(path) if path.exists() else {}

@@ -22,7 +22,7 @@ from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
-    from sat_tf.trained.runs import TrainedCaptioner
+    from sat_tf.trained.captioning import TrainedCaptioner
 
 
 Format = Literal["saved_model", "litert"]

@@ -39,7 +39,7 @@ from sat_tf.trained.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from sat_tf.trained.runs import TrainedCaptioner
+    from sat_tf.trained.captioning import TrainedCaptioner
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ import tyro
 
 from sat_tf.commands import parse_flags
 from sat_tf.errors import RunError, invalid_value
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_config
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import is_export
-from sat_tf.trained.runs import read_config
 from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes import RECIPES
 

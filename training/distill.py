@@ -65,7 +65,7 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from sat_tf.trained.runs import read_vocabulary
+        from sat_tf.run_folder import read_vocabulary
         from training.data.seen_images import SeenImages
         from training.inputs import load_data
 

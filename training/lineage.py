@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.errors import RunError
-from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.trained import published, runs
+from sat_tf.run_folder import RunFolder, read_average, read_object
+from sat_tf.trained import published
 from training.config import RunConfig, read_run_config
 from training.data.seen_images import read_seen
 from training.run_state.ownership import (
@@ -50,7 +50,7 @@ def _origins(path: Path) -> list[str]:
     """Names what a run started from, as it was called then."""
     if published.is_published(path):
         return []
-    if averaged := runs.read_average(path):
+    if averaged := read_average(path):
         return list(averaged)
     origin = read_object(RunFolder(path).config).get("init_from")
     return [] if origin is None else [origin]

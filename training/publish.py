@@ -29,7 +29,7 @@ from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
 
 if TYPE_CHECKING:
-    from sat_tf.trained.runs import TrainedCaptioner
+    from sat_tf.trained.captioning import TrainedCaptioner
     from training.data.examples import Split
 
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The

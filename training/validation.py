@@ -13,7 +13,7 @@ import numpy as np
 
 from sat_tf.scores.cider import CiderD
 from sat_tf.scores.score_tokens import ScoreTokens
-from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.captioning import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
 from training.data.examples import StoredImage

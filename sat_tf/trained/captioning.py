@@ -18,9 +18,6 @@ from sat_tf.fields import check_argument
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.subwords import whole_words
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.explain import Explanation, WordByWord, explain, sentence_tokens
-from sat_tf.trained.lite import cache
-from sat_tf.trained.lite.captioner import LiteRTCaptioner
 from sat_tf.trained.many import caption_each, image_files
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
@@ -29,6 +26,8 @@ if TYPE_CHECKING:
 
     from sat_tf.captioner import Captioner
     from sat_tf.search import Hypotheses
+    from sat_tf.trained.explain import Explanation, WordByWord
+    from sat_tf.trained.lite.captioner import LiteRTCaptioner
 
 
 @runtime_checkable
@@ -214,6 +213,8 @@ class TrainedCaptioner:
             ValueError: The image cannot be read; or the sentence has no word, too many, or none
                 that the captioner knows.
         """
+        from sat_tf.trained.explain import explain, sentence_tokens
+
         check_argument("sentence", sentence, str | None)
         shown, tokens, search = None, None, self.config.search
         if sentence is not None:
@@ -240,6 +241,7 @@ class TrainedCaptioner:
     def _read_tokens(self, annotations: tf.Tensor, tokens: Sequence[int]) -> WordByWord:
         import tensorflow as tf
 
+        from sat_tf.trained.explain import WordByWord
         from sat_tf.trained.reading import read_tokens
 
         if self._reader is None:
@@ -261,6 +263,8 @@ class TrainedCaptioner:
     def _each(
         self, images: Iterable[ImageInput], search: SearchConfig | None
     ) -> Iterator[tuple[ImageInput, Caption | None]]:
+        from sat_tf.trained.lite import cache
+
         check_argument("search", search, SearchConfig | None)
         # How many images a generator has is not known.
         if self._light(length_hint(images, cache.MANY)):
@@ -289,6 +293,8 @@ class TrainedCaptioner:
             return False
         if self.config.attention.selection != self._source.config.attention.selection:
             return False
+        from sat_tf.trained.lite import cache
+
         return not (self._source.has_weights and cache.worth_a_gpu(images))
 
     def pixels(self, image: ImageInput) -> np.ndarray:

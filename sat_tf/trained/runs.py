@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sat_tf.commands import native_log_kept
 from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig
-from sat_tf.errors import RunError, other_version
-from sat_tf.fields import check_argument, from_dict
+from sat_tf.errors import RunError
+from sat_tf.fields import check_argument
 from sat_tf.files import sha256_of
-from sat_tf.run_folder import RunFolder, read_captioner, read_object
+from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.lite import cache
@@ -258,25 +256,6 @@ def _without_weights(path: Path) -> RunError:
     )
 
 
-def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
-    """Reads the captioner's part of a run's configuration.
-
-    Raises:
-        RunError: The folder is not a captioner's run, or of another version.
-    """
-    path, values = RunFolder(run_dir).config, read_captioner(run_dir)
-    names = [field.name for field in dataclasses.fields(CaptionerConfig)]
-    try:
-        captioner = {name: values[name] for name in names}
-        # The place of what taught attention concerns training alone.
-        captioner["attention"] = {k: v for k, v in captioner["attention"].items() if k != "teacher"}
-        return from_dict(CaptionerConfig, captioner)
-    except KeyError as error:
-        raise RunError(f"{path} is not a run's configuration: it has no {error}.") from error
-    except (TypeError, AttributeError, ValueError) as error:
-        raise other_version(path, error) from error
-
-
 def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
     """Returns the configuration of a LiteRT export, as far as it says; the search is its own."""
     made, kind = export.settings, "none" if export.settings.grid is None else "soft"
@@ -289,33 +268,3 @@ def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
         encoder = EncoderConfig(image_size=made.image_size, resize=made.resize)
         config = CaptionerConfig(encoder=encoder, attention=AttentionConfig(kind=kind))
     return dataclasses.replace(config, search=made.search)
-
-
-def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
-    """Reads a run's vocabulary.
-
-    Raises:
-        RunError: It is missing or damaged, or another run's.
-    """
-    folder = RunFolder(run_dir)
-    path = folder.vocabulary
-    try:
-        vocabulary = Vocabulary.load(path)
-    except (OSError, ValueError) as error:
-        raise RunError(f"Cannot read {path}: {error}") from error
-    # A file of an earlier version does not record it; a damaged one is reported where it is used.
-    recorded = None
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        recorded = json.loads(folder.data.read_text("utf-8"))["vocabulary"]["fingerprint"]
-    if recorded not in (None, vocabulary.fingerprint()):
-        raise RunError(
-            f"{path} is another run's: its words are not those that the run in {folder} was "
-            "trained with. Copy its own vocabulary.json back."
-        )
-    return vocabulary
-
-
-def read_average(run_dir: Path | RunFolder) -> dict[str, float]:
-    """Reads which runs were averaged, with their shares; empty for a run that was trained."""
-    path = RunFolder(run_dir).average
-    return read_object(path) if path.exists() else {}

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import sat_tf
-from sat_tf.trained.runs import TrainedCaptioner, graphs_missing
+from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.trained.runs import graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import (
     Captioner,

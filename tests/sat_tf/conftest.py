@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import sat_tf
-from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.captioning import TrainedCaptioner
 from tests.sat_tf.tiny_runs import write_run
 
 

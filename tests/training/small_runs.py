@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.scores import TablesError
-from sat_tf.trained.runs import TrainedCaptioner
+from sat_tf.trained.captioning import TrainedCaptioner
 from training import model
 from training import train as command
 from training.config import read_run_config, settled

@@ -11,7 +11,7 @@ import pytest
 
 from sat_tf import weights
 from sat_tf.config import SearchFlags
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import runs
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
@@ -78,12 +78,12 @@ def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, tmp_path, 
 
 def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_path):
     out, asked = tmp_path / "out", ("--beam", "7", "--length-power", "0.7", "--consensus", "5")
-    last = runs.read_config(tuned)
+    last = read_config(tuned)
     assert averaged(out, soft_run, tuned) == 0
-    assert runs.read_config(out) == last
+    assert read_config(out) == last
     assert averaged(out, soft_run, tuned, *asked) == 0
     search = dataclasses.replace(last.search, beam=7, length_power=0.7, consensus=5.0)
-    assert runs.read_config(out) == dataclasses.replace(last, search=search)
+    assert read_config(out) == dataclasses.replace(last, search=search)
 
 
 def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, capsys):
@@ -126,7 +126,7 @@ def test_an_interrupted_average_is_finished_by_the_same_command(
     with pytest.raises(runs.RunError, match="has no best.weights.h5"):
         runs.load(out)
     assert averaged(out, soft_run, tuned) == 0
-    assert runs.load(out).vocabulary == runs.read_vocabulary(soft_run)
+    assert runs.load(out).vocabulary == read_vocabulary(soft_run)
 
 
 def _interrupt(*_) -> None:

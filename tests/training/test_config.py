@@ -6,8 +6,8 @@ import pytest
 
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
+from sat_tf.run_folder import read_config
 from sat_tf.trained import published
-from sat_tf.trained.runs import read_config
 from tests.training.small_runs import check_run_dir
 from training.config import (
     AttentionConfig,

@@ -9,7 +9,7 @@ import pytest
 
 import sat_tf
 from sat_tf.captioner import Captioner
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import runs
 from sat_tf.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
@@ -42,7 +42,7 @@ def learn_on(soft_run, words: Vocabulary, counts) -> tuple[Captioner, Captioner]
 
 
 def test_known_words_keep_their_rows_and_new_ones_are_the_mean_of_all(soft_run):
-    known, words = runs.read_vocabulary(soft_run), Vocabulary.from_captions([OWN], min_count=1)
+    known, words = read_vocabulary(soft_run), Vocabulary.from_captions([OWN], min_count=1)
     counts = [0, 2, 2, 0, *range(1, len(words) - 3)]
     theirs, ours = learn_on(soft_run, words, counts)
     before, after = rows_of(theirs), rows_of(ours)
@@ -109,20 +109,20 @@ def test_a_folder_learns_on_from_a_run_and_resumes_without_it(own, soft_run, tmp
 
 def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path, unvalidated):
     origin, run = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "run"
-    theirs, flags = runs.read_vocabulary(origin).words, [*FLAGS, "--init-from", str(origin)]
+    theirs, flags = read_vocabulary(origin).words, [*FLAGS, "--init-from", str(origin)]
     flags += ["--keep-words", "True", "--run-dir", str(run), "--fit.epochs"]
     said = []
     train(run, *flags, "1", data_dir=own, say=said.append)
     assert any("knows 3 of the 6 words" in line for line in said)  # of those in the captions
-    words = runs.read_vocabulary(run).words
+    words = read_vocabulary(run).words
     assert set(words) == {*theirs, "zebra", "okapi", "near"}
     assert words[-3:] == tuple(word for word in theirs if word not in OWN.split())[-3:]
     shutil.rmtree(origin)
     train(run, *flags, "2", data_dir=own)
-    assert runs.read_vocabulary(run).words == words
+    assert read_vocabulary(run).words == words
     flags[flags.index(str(origin))] = str(soft_run)
     train(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
-    assert len(runs.read_vocabulary(tmp_path / "de").words) == 4 + 6
+    assert len(read_vocabulary(tmp_path / "de").words) == 4 + 6
 
 
 def test_words_that_stay_keep_their_capitals(soft_run, tmp_path):
@@ -202,7 +202,7 @@ def test_a_command_that_trains_no_run_has_the_shape_of_the_origin(soft_run, tmp_
 def test_flags_that_fit_the_origin_win(soft_run):
     flags = ("--encoder.name", "ScenesCnn", "--encoder.image-size", "72")
     config = parse([*FLAGS, "--init-from", str(soft_run), *flags]).config
-    theirs = runs.read_config(soft_run)
+    theirs = read_config(soft_run)
     assert config.encoder.image_size == 72 and config.decoder.hidden_dim == 16
     named = dataclasses.replace(config.encoder, name="scenes_cnn", image_size=64)
     assert (named.layer, named.resize) == (theirs.encoder.layer, theirs.encoder.resize)

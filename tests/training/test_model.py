@@ -11,6 +11,7 @@ import sat_tf
 from sat_tf.captioner import Captioner
 from sat_tf.fields import to_dict
 from sat_tf.layers import backbones
+from sat_tf.run_folder import read_config, read_vocabulary
 from sat_tf.trained import runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
@@ -22,9 +23,9 @@ from training.recipes import RECIPES
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
-    config = runs.read_config(run_dir)
+    config = read_config(run_dir)
     changed = dataclasses.replace(config.decoder, **decoder)
-    words = words or len(runs.read_vocabulary(run_dir))
+    words = words or len(read_vocabulary(run_dir))
     return Captioner(dataclasses.replace(config, decoder=changed), words)
 
 
@@ -39,7 +40,7 @@ def test_a_captioner_takes_the_weights_of_a_run(soft_run):
 
 
 def test_a_run_of_other_shapes_encoder_or_words_is_an_error_that_names_one(soft_run):
-    words = runs.read_vocabulary(soft_run)
+    words = read_vocabulary(soft_run)
     with pytest.raises(ValueError, match=r"`--init-from`.*8 x 64, this one .*"):
         start_from(soft_run, model_like(soft_run, hidden_dim=17), words)
     with pytest.raises(ValueError, match=r"`--init-from`.*its decoder has \d+ weights, this"):
@@ -47,7 +48,7 @@ def test_a_run_of_other_shapes_encoder_or_words_is_an_error_that_names_one(soft_
     with pytest.raises(ValueError, match=r"only one has .*bottleneck"):
         start_from(soft_run, model_like(soft_run, bottleneck_dim=8), words)
 
-    config = runs.read_config(soft_run)
+    config = read_config(soft_run)
     encoder = dataclasses.replace(config.encoder, name="mobilenet_v2", image_size=32)
     model = Captioner(dataclasses.replace(config, encoder=encoder), len(words))
     with pytest.raises(ValueError, match="its encoder is scenes_cnn, this one's mobilenet_v2"):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sat_tf.fields import from_dict, to_dict
+from sat_tf.run_folder import read_config
 from sat_tf.trained.published import locate
-from sat_tf.trained.runs import read_config
 from training.cli import check_init_from
 from training.config import (
     DataConfig,

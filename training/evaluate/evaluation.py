@@ -10,8 +10,9 @@ from pathlib import Path
 
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
+from sat_tf.run_folder import read_average
 from sat_tf.scores.score_tokens import ScoreTokens
-from sat_tf.trained.runs import TrainedCaptioner, read_average
+from sat_tf.trained.captioning import TrainedCaptioner
 from training.config import RunConfig, recorded_data
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.dataset import Dataset

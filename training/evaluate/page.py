@@ -13,8 +13,8 @@ from PIL import Image
 
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
+from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.runs import TrainedCaptioner
 from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows

@@ -11,8 +11,8 @@ import tensorflow as tf
 from sat_tf.config import SearchConfig
 from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
+from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.runs import TrainedCaptioner
 from sat_tf.vocabulary import UNK
 from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
 from training.data.captions import CaptionTable, caption_table

@@ -22,8 +22,8 @@ import filelock
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_all
-from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.trained import published, runs
+from sat_tf.run_folder import RunFolder, read_average, read_object, read_vocabulary
+from sat_tf.trained import published
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, to_text
 from training.data.dataset import Dataset
@@ -138,7 +138,7 @@ def kept_words(config: RunConfig, run_dir: Path | None = None) -> dict[str, str]
     if not config.keep_words:
         return {}
     begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
-    kept = runs.read_vocabulary(run_dir if begun else published.locate(config.init_from))
+    kept = read_vocabulary(run_dir if begun else published.locate(config.init_from))
     same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
     forms = kept.forms if config.data.regains_capitals else kept.words
     return dict(zip(kept.words, forms, strict=True)) if same else {}
@@ -183,7 +183,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
         RunError: It is in use for something else.
     """
     folder, template = RunFolder(run_dir), RunFolder(like)
-    if _is_foreign(folder) and list(runs.read_average(run_dir).items()) != list(shares.items()):
+    if _is_foreign(folder) and list(read_average(run_dir).items()) != list(shares.items()):
         raise RunError(
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
@@ -272,7 +272,7 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
         RunError: The vocabulary, the images or captions, or the readable images have changed.
     """
     path = folder.vocabulary
-    if path.exists() and runs.read_vocabulary(folder.path) != vocabulary:
+    if path.exists() and read_vocabulary(folder.path) != vocabulary:
         raise RunError(
             f"{folder} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose {another(folder)}."

@@ -11,7 +11,7 @@ import pytest
 
 from sat_tf import files
 from sat_tf.fields import to_dict
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_vocabulary
 from sat_tf.trained import published, runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
@@ -227,11 +227,11 @@ def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):
     other = Vocabulary.from_captions(["a zebra"], min_count=1)
     with pytest.raises(runs.RunError, match="words of the training captions differ"):
         check_data(folder, other, USED)
-    assert runs.read_vocabulary(folder) == WORDS
+    assert read_vocabulary(folder) == WORDS
     other = dataclasses.replace(WORDS, words=(*WORDS.words[:-1], "zebra"))
     other.save(folder.vocabulary)
     with pytest.raises(runs.RunError, match="vocabulary.json is another run's.*Copy its own"):
-        runs.read_vocabulary(folder)
+        read_vocabulary(folder)
 
 
 def test_a_run_keeps_the_split_of_its_folder(tmp_path):
