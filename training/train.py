@@ -194,8 +194,7 @@ def train(
     """
     import keras
 
-    from sat_tf.trained.captioning import TrainedCaptioner
-    from sat_tf.trained.runs import load_captioner
+    from sat_tf.trained.runs import TrainedCaptioner, load_captioner
     from training.distributed import check_equal, chief_callbacks, on_chief, shared
     from training.inputs import batches_of, describe_inputs, load_data, open_inputs
     from training.model import compile_model, describe_model, first_model
