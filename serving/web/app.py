@@ -151,6 +151,7 @@ class Page:
             Route("/api/page", self._describe),
             Route("/api/caption", self._caption, methods=["POST"]),
             Route("/api/captions", self._captions, methods=["POST"]),
+            Route("/api/explain", self._explain, methods=["POST"]),
         ]
         for view in self.views:
             page = self._document(view.folder / f"{view.name}.html", view.opened)
@@ -215,8 +216,19 @@ class Page:
         return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
 
     async def _caption(self, request: Request) -> Response:
-        async def answer(content: bytes, captioner: Captioner) -> dict[str, Any]:
+        async def answer(content: bytes, captioner: Captioner, _: FormData) -> dict[str, Any]:
             return await captioner(content, lambda _: None)
+
+        return await self._answer(request, self.throttle, self.models, answer)
+
+    async def _explain(self, request: Request) -> Response:
+        """Answers with what a captioner makes of a `sentence`, of its own caption without one."""
+
+        async def answer(content: bytes, captioner: Captioner, form: FormData) -> dict[str, Any]:
+            sentence = form.get("sentence", "")
+            if not isinstance(sentence, str):
+                raise UploadError("`sentence` has to be a text.", 400)
+            return await captioner(content, lambda _: None, sentence)
 
         return await self._answer(request, self.throttle, self.models, answer)
 
@@ -272,21 +284,21 @@ class Page:
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _view(self, view: View, request: Request) -> Response:
-        return await self._answer(request, view.throttle, view.models, lambda c, m: m(c))
+        return await self._answer(request, view.throttle, view.models, lambda c, m, _: m(c))
 
     async def _answer(
         self,
         request: Request,
         throttle: Throttle,
         models: Mapping[str, T],
-        answer: Callable[[bytes, T], Awaitable[dict[str, Any]]],
+        answer: Callable[[bytes, T, FormData], Awaitable[dict[str, Any]]],
     ) -> Response:
         """Reads an upload, asks the model it names; errors become sentences."""
         try:
             async with self._arrived(request, throttle) as form:
                 model = _find_model(models, form.get("model"))
                 with throttle.turn():
-                    found = await answer(await _image_of(form), model)
+                    found = await answer(await _image_of(form), model, form)
         except UploadError as error:
             return _error(str(error), error.status)
         return JSONResponse(found)

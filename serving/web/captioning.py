@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from sat_tf.files import finite
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data
@@ -94,8 +95,11 @@ class Served:
 Tell = Callable[[str], None]
 """Takes a sentence on why an answer does not come yet."""
 
-Captioner = Callable[[bytes, Tell], Awaitable[dict[str, Any]]]
-"""Captions an image file as the viewer reads it, see `viewer_data`; raises an `UploadError`."""
+Captioner = Callable[..., Awaitable[dict[str, Any]]]
+"""Captions an image file as the viewer reads it, see `viewer_data`; raises an `UploadError`.
+
+It takes the file and a `Tell`, and perhaps a sentence to explain, see `ModelProcess.ask`.
+"""
 
 
 @functools.lru_cache(maxsize=1)  # each captioner asks for it
@@ -133,16 +137,24 @@ def viewer_data(
     """
     shown = {"image": upload.shown} if upload.shown else {}
     maps = captions[0].alpha
-    return shown | {
-        "hypotheses": [
-            hypothesis_data(c.words, c.text, c.score, c.alpha, c.beta, c.log_probs)
-            for c in captions
-        ],
-        "grid": None if maps is None else list(maps.shape[1:]),
-        "kind": kind,
-        "lang": captions[0].language or None,
-        "crop": crop_of(upload.height, upload.width, resize),
-    }
+    hypotheses = [
+        hypothesis_data(
+            c.words, c.text, c.score, c.alpha, c.beta, c.log_probs, getattr(c, "looking", None)
+        )
+        for c in captions
+    ]
+    return (
+        shown
+        | {
+            "hypotheses": finite(
+                hypotheses
+            ),  # an unknown word of an explanation has no probability
+            "grid": None if maps is None else list(maps.shape[1:]),
+            "kind": kind,
+            "lang": captions[0].language or None,
+            "crop": crop_of(upload.height, upload.width, resize),
+        }
+    )
 
 
 def _in_words(error: ServingError, connection: Connection) -> UploadError:

@@ -57,9 +57,9 @@ Source = Path | Opens
 def captioner(processes: Sequence[ModelProcess], source: Source) -> Captioner:
     """Returns a captioner by whichever of the processes has fewer questions."""
 
-    async def caption(content: bytes, tell: Tell) -> dict[str, Any]:
+    async def caption(content: bytes, tell: Tell, sentence: str | None = None) -> dict[str, Any]:
         process = min(processes, key=lambda process: process.questions)
-        return await process.ask(source, content, tell)
+        return await process.ask(source, content, tell, sentence)
 
     return caption
 
@@ -93,16 +93,24 @@ class ModelProcess:
         self._stopped = True
         self._end()
 
-    async def ask(self, source: Source, content: bytes, tell: Tell = lambda _: None) -> Any:
+    async def ask(
+        self,
+        source: Source,
+        content: bytes,
+        tell: Tell = lambda _: None,
+        sentence: str | None = None,
+    ) -> Any:
         """Returns a model's answer about an image, once the questions before are answered.
 
         Args:
             source: The model.
             content: The image file.
             tell: Takes sentences on why the answer does not come yet.
+            sentence: A sentence about the image to explain, its own caption if it is empty; None
+                asks for captions.
 
         Returns:
-            Of a captioner `viewer_data`.
+            Of a captioner `viewer_data`, with `unknown` words if it is an explanation.
 
         Raises:
             UploadError: There is no answer.
@@ -111,19 +119,20 @@ class ModelProcess:
         try:
             async with self._turn:
                 return await asyncio.to_thread(
-                    self._ask, self._sources.index(source), content, tell
+                    self._ask, (self._sources.index(source), content, sentence), tell
                 )
         finally:
             self.questions -= 1
 
-    def _ask(self, index: int, content: bytes, tell: Tell) -> Any:
+    def _ask(self, question: tuple[int, bytes, str | None], tell: Tell) -> Any:
+        index, *_ = question
         with self._lock:
             for _ in range(MOST_TRIES):
                 self._start()
                 if index not in self._loaded:
                     tell(LOADING)
                 try:
-                    self._pipe.send((index, content))
+                    self._pipe.send(question)
                     while True:
                         kind, *message = self._pipe.recv()
                         if kind == _REFUSED:
@@ -192,9 +201,14 @@ def serve(pipe: Connection) -> None:
             pipe.send((_WAITING, FIRST_TIME))
         return partial(_caption, sat_tf.load(source))
 
-    def answer(index: int, content: bytes) -> tuple:
+    def answer(index: int, content: bytes, sentence: str | None) -> tuple:
         try:
-            return _ANSWER, model(index)(content)
+            asked = model(index)
+            if sentence is None:
+                return _ANSWER, asked(content)
+            if not isinstance(sources[index], Path):
+                raise UploadError("A model server captions, and explains no sentence.", 501)
+            return _ANSWER, asked(content, sentence)
         except UploadError as error:
             return _REFUSED, str(error), error.status
         except Exception as error:  # of one model: the others go on
@@ -209,13 +223,19 @@ def serve(pipe: Connection) -> None:
             pipe.send(answer(*pipe.recv()))
 
 
-def _caption(captioner: TrainedCaptioner, content: bytes) -> dict[str, Any]:
-    upload, config = read_upload(content), captioner.config
+def _caption(
+    captioner: TrainedCaptioner, content: bytes, sentence: str | None = None
+) -> dict[str, Any]:
+    upload, config, facts = read_upload(content), captioner.config, {}
     try:
-        beam = captioner.beam(upload.content)
+        if sentence is None:
+            found = captioner.beam(upload.content)
+        else:
+            found = [captioner.explain(upload.content, sentence or None)]
+            facts = {"unknown": list(found[0].unknown)}
     except ValueError as error:
         raise UploadError(str(error), 400) from error
-    return viewer_data(upload, beam, config.attention.kind, config.encoder.resize)
+    return viewer_data(upload, found, config.attention.kind, config.encoder.resize) | facts
 
 
 if __name__ == "__main__":

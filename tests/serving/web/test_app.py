@@ -82,6 +82,22 @@ def test_what_cannot_be_captioned_is_told_in_words(soft, content, status, says):
     assert upload(soft, photograph()).status_code == 200  # and the page still works
 
 
+def test_a_sentence_is_handed_to_the_captioner_of_its_name():
+    asked = []
+
+    async def captioner(content, tell, sentence=None):
+        asked.append(sentence)
+        return {"unknown": []}
+
+    client = TestClient(Page({"one": captioner}, hosts=("testserver",)).app())
+    files = {"image": ("photo.jpg", photograph())}
+    for fields, said in (({"model": "one", "sentence": "A dog"}, "A dog"), ({}, "")):
+        answer = client.post("/api/explain", files=files, data=fields)
+        assert answer.json() == {"unknown": []} and asked.pop() == said
+    upload(client, photograph())
+    assert asked == [None]
+
+
 def ask_all(client: TestClient, content: bytes) -> list[dict]:
     answer = client.post("/api/captions", files={"image": ("photo.jpg", content)})
     assert answer.status_code == 200

@@ -34,9 +34,16 @@ def processes():
         process.stop()
 
 
-def ask(process: ModelProcess, folder: Path, content: bytes, said: list[str] | None = None):
+def ask(
+    process: ModelProcess,
+    folder: Path,
+    content: bytes,
+    said: list[str] | None = None,
+    sentence: str | None = None,
+):
     said = [] if said is None else said
-    return asyncio.run(asyncio.wait_for(process.ask(folder, content, said.append), 300))
+    asked = process.ask(folder, content, said.append, sentence)
+    return asyncio.run(asyncio.wait_for(asked, 300))
 
 
 def texts(answer: dict) -> list[str]:
@@ -81,6 +88,14 @@ def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, run):
         ask(process, run, b"text")
     assert error.value.status == 400
     assert texts(ask(process, run, png())) == texts(answer)  # and it goes on
+    explained = ask(process, run, png(), sentence="A red unicorn")
+    assert texts(explained) == ["a red unicorn"] and explained["unknown"] == ["unicorn"]
+    *known, unknown = explained["hypotheses"][0]["words"]
+    assert all(word["looking"] is not None for word in known)
+    assert unknown["looking"] is unknown["log_prob"] is None and unknown["map"]
+    assert texts(ask(process, run, png(), sentence=""))[0] == texts(answer)[0]
+    with pytest.raises(UploadError, match="`sentence`"):
+        ask(process, run, png(), sentence="...")
 
 
 @pytest.mark.slow
@@ -145,7 +160,8 @@ def test_the_process_ends_when_the_page_does(processes, run):
 def test_questions_are_answered_in_their_order(tmp_path, monkeypatch):
     process, asked = ModelProcess([Path("a"), Path("b"), Path("c")]), []
 
-    def answer(index, *_):
+    def answer(question, _):
+        index, *_ = question
         time.sleep(0.1 * (3 - index))  # the first takes longest
         asked.append(index)
 
