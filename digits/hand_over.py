@@ -91,3 +91,10 @@ def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -
     from digits.page import view
 
     return view(runs, at_end)
+
+
+def site(runs: Sequence[Path], folder: Path, runtime: int) -> dict[str, str]:
+    """Adds the view to a page without a server: `serving.export`; see `digits.page.site.add`."""
+    with loading():
+        from digits.page.site import add
+    return add(runs, folder, runtime)

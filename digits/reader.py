@@ -272,7 +272,9 @@ def _resized(drawing: np.ndarray, low: np.ndarray, high: np.ndarray, size: int) 
     before = np.maximum(np.ceil(-low), 0).astype(int)
     after = np.maximum(np.ceil(high - drawing.shape[::-1]), 0).astype(int)
     padded = np.pad(drawing, [(before[1], after[1]), (before[0], after[0])])
-    box = (*(low + before), *(high + before))
-    small = Image.fromarray(padded).resize((size, size), Image.Resampling.BILINEAR, box)
-    values = np.asarray(small, np.float32)
+    (left, top), (right, bottom) = low + before, high + before
+    # Columns, then rows: which of them Pillow takes first depends on its version.
+    kind, (height, _) = Image.Resampling.BILINEAR, padded.shape
+    wide = Image.fromarray(padded).resize((size, height), kind, (left, 0, right, height))
+    values = np.asarray(wide.resize((size, size), kind, (0, top, size, bottom)), np.float32)
     return values / max(values.max(), 1.0)

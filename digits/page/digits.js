@@ -43,9 +43,9 @@
 
   async function start() {
     try {
-      models = await (await fetch("api/digits")).json();
-    } catch {
-      return say("The page's own server does not answer: is it still running? Then load the page again.");
+      models = await SatDigits.models();
+    } catch (error) {
+      return say(error.message);
     }
     models.sort((a, b) => Object.keys(SYSTEMS).indexOf(a.system) - Object.keys(SYSTEMS).indexOf(b.system));
     find("#models").append(...models.map((one, i) => modelChoice(one, i)));
@@ -186,12 +186,11 @@
   async function ask(signal) {
     const canvas = element("canvas", { width: SENT, height: SENT });
     ink(canvas, "#fff", "#000");
-    const image = await new Promise((done) => canvas.toBlob(done, "image/png"));
-    if (signal.aborted) return;
     const loading = setTimeout(() => empty("The model is being loaded; that takes a few seconds …"), PATIENCE);
     try {
-      const wait = (why) => (find("#said").textContent = `${why} Trying again …`);
-      show(await SatAsk.ask("api/digits", { model: model.name, image }, signal, wait));
+      const wait = (why) => (find("#said").textContent = why);
+      const found = await SatDigits.read(model, canvas, signal, wait);
+      if (!signal.aborted) show(found);
     } catch (error) {
       if (error.name === "AbortError") return;
       empty("");

@@ -208,7 +208,7 @@ def test_a_server_that_comes_back_answers_again():
             eventually(lambda: upload(client, photograph()).status_code == 200)
 
 
-ASSETS = {"/": "page.css page.js", "/digits": "page.css digits.css digits.js"}
+ASSETS = {"/": "page.css page.js", "/digits": "page.css digits.css digits_ask.js digits.js"}
 
 
 @pytest.mark.parametrize("path", ASSETS)
