@@ -38,7 +38,7 @@ class Files(Protocol):
 
     @property
     def has_weights(self) -> bool:
-        """Whether there is a model to load, and not graphs alone."""
+        """False for graphs alone, without a model to load."""
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Returns the model and the SHA-256 of the file of its weights, if it is one."""

@@ -52,7 +52,7 @@ COLUMNS = {
 """Columns of the output with Spark's types."""
 
 SIGNATURE, NEEDED = "serving_default", ("captions", "scores", "valid")
-"""What a job calls of a SavedModel, and outputs that it must have."""
+"""Signature of a SavedModel that a job calls, and outputs that it must have."""
 _OUTPUTS = (*NEEDED, "lengths", "reasons", "words", "word_log_probs")
 
 Row = dict[str, Any]
