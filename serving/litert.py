@@ -32,27 +32,28 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
-    from sat_tf.images.pillow import read_content, read_pixels
+    from sat_tf.images.pillow import read_pixels
     from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.trained.figures.drawing import check_font
+    from sat_tf.trained.many import read_ahead, try_decode
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
     if arguments.figure_font is not None:
         check_font(arguments.figure_font)
-    failed = 0
-    for path, figure in zip(arguments.images, figures, strict=True):
-        try:
-            content = read_content(path)
-            caption = captioner.caption(content)
-        except ValueError as error:
+    failed, photos = 0, read_ahead(arguments.images, try_decode)
+    for path, figure, photo in zip(arguments.images, figures, photos, strict=True):
+        if isinstance(photo, ValueError):
             failed += 1
-            print(printable(f"{path}: {error}"), file=sys.stderr)
+            print(printable(f"{path}: {photo}"), file=sys.stderr)
             continue
+        caption = captioner.caption(photo)
         if figure is not None:
-            pixels = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
+            pixels = read_pixels(photo, PHOTOGRAPH, captioner.settings.resize)
             save_attention_figure(figure, pixels, caption, font=arguments.figure_font)
         print(printable(f"{path}: {caption.text}  ({caption.score:.2f})"), flush=True)
+    if failed:
+        print(f"{failed} of {len(arguments.images)} images could not be read.", file=sys.stderr)
     return 1 if failed else 0
 
 

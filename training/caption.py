@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import tyro
-from PIL import Image
 
 from sat_tf.commands import (
     check_file,
@@ -25,7 +24,7 @@ from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import write_atomically
-from sat_tf.images.pillow import decode, read_content, read_pixels
+from sat_tf.images.pillow import read_pixels
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published, runs
 from sat_tf.trained.figures.attention import (
@@ -34,7 +33,7 @@ from sat_tf.trained.figures.attention import (
     save_attention_figure,
 )
 from sat_tf.trained.figures.drawing import check_font
-from sat_tf.trained.many import image_files, read_ahead
+from sat_tf.trained.many import image_files, read_ahead, try_decode
 from sat_tf.trained.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 
@@ -89,8 +88,8 @@ def run(arguments: Arguments) -> int:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
     failed, entries = 0, []
-    for path, figure, photo in zip(images, figures, read_ahead(images, _read), strict=True):
-        if isinstance(photo, Exception):
+    for path, figure, photo in zip(images, figures, read_ahead(images, try_decode), strict=True):
+        if isinstance(photo, ValueError):
             print(printable(f"{path}: {photo}"), file=sys.stderr)
             failed += 1
             continue
@@ -121,15 +120,9 @@ def run(arguments: Arguments) -> int:
         common = common_facts(captioner, arguments.run_dir.name)
         write_atomically(arguments.html, report_page("Captions", entries, common=common))
         print(f"Page: {arguments.html}", file=sys.stderr)
+    if failed:
+        print(f"{failed} of {len(images)} images could not be read.", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _read(path: Path) -> Image.Image | Exception:
-    """Decodes an image file, upright; or returns why it cannot."""
-    try:
-        return decode(read_content(path))
-    except (OSError, ValueError) as error:
-        return error
 
 
 def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from PIL import Image
 
 from sat_tf.images import SUFFIXES
-from sat_tf.images.pillow import ImageInput
+from sat_tf.images.pillow import ImageInput, decode, read_content
 from sat_tf.trained.captions import Caption
 
 Item, Read = TypeVar("Item"), TypeVar("Read")
@@ -65,6 +66,14 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
             raise ValueError(f"The folder {path} has no images ({', '.join(SUFFIXES)}).")
         files += found
     return files
+
+
+def try_decode(path: Path) -> Image.Image | ValueError:
+    """Decodes an image file, upright; or returns what is wrong with it."""
+    try:
+        return decode(read_content(path))
+    except ValueError as error:
+        return error
 
 
 def caption_each(

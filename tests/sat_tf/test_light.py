@@ -1,6 +1,7 @@
 """Captions over graphs are those of TensorFlow; graphs are found, checked and made again."""
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -251,6 +252,14 @@ def test_many_images_take_tensorflow_where_there_is_a_gpu(filled, run_of, loaded
     assert captioner._model is None
     texts = {caption.text for caption in captioner.caption([PIXELS] * 3)}
     assert captioner._model is not None and texts == {loaded["soft"].caption(PIXELS).text}
+
+
+def test_litert_takes_no_more_threads_than_the_process_has_cores(monkeypatch):
+    for cores in (1, 3):
+        monkeypatch.setattr(
+            os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False
+        )
+        assert cache.threads() == cores
 
 
 def test_without_litert_tensorflow_captions_and_one_line_says_so(run_of, monkeypatch, caplog):

@@ -60,6 +60,7 @@ def test_a_file_that_cannot_be_read_is_told_and_others_are_done(soft_run, photo,
     assert len(said.out.splitlines()) == 1 and str(photo) in said.out
     for path in (broken, missing):
         assert sum(line.startswith(f"{path}: ") for line in lines) == 1
+    assert lines[-1] == "2 of 3 images could not be read."
     assert "Traceback" not in said.err
 
 

@@ -105,8 +105,9 @@ def worth_a_gpu(images: int) -> bool:
 
 
 def threads() -> int:
-    """Returns how many threads LiteRT takes."""
-    return min(4, os.cpu_count() or 1)
+    """Returns how many threads LiteRT takes: more than the process has cores would take turns."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return min(4, len(affinity(0)) if affinity else os.cpu_count() or 1)
 
 
 def folder_of(name: str, home: Path | None = None) -> Path | None:

@@ -76,6 +76,7 @@ def test_an_image_that_cannot_be_read_harms_no_other(litert_exports, photo, tmp_
     assert main([str(litert_exports("soft")), str(broken), str(photo)]) == 1
     said = capsys.readouterr()
     assert said.out.startswith(f"{photo}: ") and f"{broken}: Cannot read the image" in said.err
+    assert said.err.endswith("1 of 2 images could not be read.\n")
 
 
 def test_a_folder_that_is_no_export_or_missing_litert_is_one_line(
