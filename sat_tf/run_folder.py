@@ -62,7 +62,7 @@ def data_of(config: Path) -> dict[str, Any]:
 def outdated_note(report: Mapping[str, Any], weights_sha256: str | None) -> str:
     """Returns a note if a report was made with other weights, else an empty text.
 
-    Reports of early versions, and those of a published model, do not name their weights.
+    Reports of a published model do not name their weights.
     """
     if report.get("weights_sha256") in (None, weights_sha256):
         return ""
@@ -199,7 +199,7 @@ def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
         vocabulary = Vocabulary.load(path)
     except (OSError, ValueError) as error:
         raise RunError(f"Cannot read {path}: {error}") from error
-    # A file of an earlier version does not record it; a damaged one is reported where it is used.
+    # Published captioners have no such file; a damaged one is reported where it is used.
     recorded = None
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         recorded = json.loads(folder.data.read_text("utf-8"))["vocabulary"]["fingerprint"]

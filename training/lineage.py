@@ -110,9 +110,7 @@ class Teachers:
 def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
     """Finds the teachers of a run and of those that it started from (`--init-from`).
 
-    A published captioner records them. In one of an earlier version, boxes are assumed where it
-    may have been a locator, and what taught its teachers is not known. Nor are runs that have been
-    removed.
+    A published captioner records them. Runs that have been removed are not known.
 
     Args:
         run_dir: The run, or a published captioner.
@@ -123,7 +121,8 @@ def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
     """
     own, inherited = [], []
     for path in filter(Path.is_dir, reversed(lineage(run_dir))):
-        if published.is_published(path) and (recorded := published.taught_by(path)) is not None:
+        if published.is_published(path):
+            recorded = published.taught_by(path)
             own += recorded["own"]
             inherited += recorded["inherited"]
             for name in (*recorded["own"], *recorded["inherited"]):

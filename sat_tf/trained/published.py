@@ -18,7 +18,7 @@ SHIPPED = Path(__file__).parents[1] / "captioners"
 MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 TRAINING_IMAGES = "training_images.json"
-"""Record of the images that a captioner learned from; those of earlier versions have none."""
+"""Record of the images that a captioner learned from; digit models have none."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
@@ -208,13 +208,16 @@ def weight_hashes(folder: Path) -> list[str]:
     return [files[name] for name in WEIGHTS.values()]
 
 
-def taught_by(folder: Path) -> dict[str, list[str]] | None:
-    """Returns the teachers that a captioner's manifest names, see `write`; None if it names none.
+def taught_by(folder: Path) -> dict[str, list[str]]:
+    """Returns the teachers that a captioner's manifest names, see `write`.
 
     Raises:
-        RunError: The manifest cannot be read.
+        RunError: The manifest cannot be read, or names none.
     """
-    return _read_manifest(folder / MANIFEST).get(_TAUGHT_BY)
+    found = _read_manifest(folder / MANIFEST).get(_TAUGHT_BY)
+    if found is None:
+        raise RunError(f"{folder / MANIFEST} does not say what taught it: publish it again.")
+    return found
 
 
 def training_images(folder: Path) -> bytes | None:
@@ -256,7 +259,7 @@ def write(
     (folder / TRAINING_IMAGES).unlink(missing_ok=True)
     values = {"format": _FORMAT, "files": hashes}
     values |= {} if teachers is None else {_TAUGHT_BY: teachers}
-    # Not among the files without which nothing can be loaded, as earlier versions do not know it.
+    # Not among the files without which nothing can be loaded.
     others = {} if training_images is None else {TRAINING_IMAGES: training_images}
     for name, content in (dict(contents) | others).items():
         path, digest = folder / name, _sha256(content)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sat_tf.commands import native_log_kept
-from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig
+from sat_tf.config import CaptionerConfig
 from sat_tf.errors import RunError
 from sat_tf.fields import check_argument
 from sat_tf.files import sha256_of
@@ -257,14 +257,9 @@ def _without_weights(path: Path) -> RunError:
 
 
 def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
-    """Returns the configuration of a LiteRT export, as far as it says; the search is its own."""
-    made, kind = export.settings, "none" if export.settings.grid is None else "soft"
-    if RunFolder(path).config.is_file():
-        config = read_config(path)
-        same = (config.encoder.image_size, config.encoder.resize, config.attention.kind == "none")
-        if same != (made.image_size, made.resize, kind == "none"):
-            raise RunError(f"The files in {path} do not fit each other: export the run again.")
-    else:  # of an earlier version
-        encoder = EncoderConfig(image_size=made.image_size, resize=made.resize)
-        config = CaptionerConfig(encoder=encoder, attention=AttentionConfig(kind=kind))
+    """Returns the configuration of a LiteRT export; the search is its own."""
+    made, config = export.settings, read_config(path)
+    same = (config.encoder.image_size, config.encoder.resize, config.attention.kind == "none")
+    if same != (made.image_size, made.resize, made.grid is None):
+        raise RunError(f"The files in {path} do not fit each other: export the run again.")
     return dataclasses.replace(config, search=made.search)

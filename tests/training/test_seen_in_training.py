@@ -53,7 +53,7 @@ def test_photographs_have_their_usable_images_recorded(photographs):
         assert len(find_overlap(read_seen(photographs.run_dir), examples, data.name).found) == count
 
 
-def test_a_run_of_an_earlier_version_is_not_refused_but_not_checked(soft_run, tmp_path, capsys):
+def test_a_run_without_a_record_is_not_refused_but_not_checked(soft_run, tmp_path, capsys):
     old = tmp_path / "old"
     shutil.copytree(soft_run, old)
     (old / "training_images.json").unlink()

@@ -27,7 +27,7 @@ from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
 from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout: raise it when `sat_tf.trained.lite` can no longer read earlier folders."""
 
 ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
@@ -52,8 +52,7 @@ class Settings:
         sizes: Bytes of each graph.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
-        digests: SHA-256 of each graph and of the vocabulary; None in the cache, and in
-            a folder of an earlier version.
+        digests: SHA-256 of each graph and of the vocabulary; None in the cache.
     """
 
     image_size: ImageSize
@@ -125,9 +124,6 @@ def read_settings(folder: Path) -> Settings:
             f"sat_tf reads format {FORMAT}. Export the run again, or install the version that "
             "wrote it."
         )
-    # Folders of earlier versions lack these.
-    early = {"consensus": 0.0, "min_length": 1, "no_repeat_ngram": 0}
-    values = early | {"encoder": ENCODER, "digests": None} | values
     of_search = {f.name for f in fields(SearchConfig)} - {"suppress_unknown"} | {"forbidden"}
     names = {f.name for f in fields(Settings)} - {"search"} | of_search
     if values.keys() != names:
