@@ -32,7 +32,7 @@ class _Weights(keras.Model):
     """The layers of a model whose weights are kept, without optimiser and running means."""
 
     def __init__(self, layers: Mapping[str, keras.layers.Layer]) -> None:
-        super().__init__()
+        super().__init__(name="weights")  # written into the file: equal weights, equal bytes
         for name, layer in layers.items():
             setattr(self, name, layer)
         self.built = True
