@@ -124,7 +124,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def printable(name: str) -> str:
+def as_utf8(name: str) -> str:
     """Escapes the bytes of a file name that are not UTF-8, in a form that JSON reads back."""
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 

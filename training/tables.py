@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from sat_tf.commands import printable
+
 
 def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Pads the cells of each column to its widest cell, with two spaces between columns.
@@ -12,6 +14,7 @@ def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> s
         rows: Equally many cells in each, headings included.
         left: Indices of the columns that are aligned left; the others are aligned right.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -1,1 +1,1 @@
-"""What is done with a trained captioner: found by name, loaded, captioned with, drawn."""
+"""Trained captioners: found by name, loaded, captioned with, drawn."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from sat_tf.errors import invalid_value
-from sat_tf.files import printable
+from sat_tf.files import as_utf8
 from sat_tf.images import SUFFIXES
 
 if TYPE_CHECKING:
@@ -92,14 +92,14 @@ def find_files(pattern: str) -> list[str]:
     path = absolute(pattern)
     path = os.path.join(path, "") if pattern.endswith("/") else path
     if os.path.isfile(path):
-        return [printable(path)]
+        return [as_utf8(path)]
     if os.path.isdir(path):
         base, wanted = path, ""
     elif _WILD.search(path):
         base, wanted = _split(path)
     else:
         return []
-    return sorted(map(printable, _find_local(base or "/", wanted)))  # escaped: told as unreadable
+    return sorted(map(as_utf8, _find_local(base or "/", wanted)))  # escaped: told as unreadable
 
 
 def _find_local(base: str, wanted: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import tyro
 
-from sat_tf.commands import exit_status, loading, parse_flags
+from sat_tf.commands import exit_status, loading, parse_flags, printable
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from serving.process import check_port, return_freed_memory
@@ -59,6 +59,13 @@ def main(argv: list[str] | None = None) -> int:
     return exit_status(lambda: run(arguments))
 
 
+class _Printable(logging.Formatter):
+    """Formats lines without control characters: callers and files choose parts of them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def run(arguments: Arguments) -> int:
     """Serves until SIGTERM or SIGINT; a second one ends the calls in flight too."""
     labels = parse_labels(arguments.label)
@@ -67,7 +74,9 @@ def run(arguments: Arguments) -> int:
         expected = "a folder that holds version folders"
         raise invalid_value("export_dir", expected, f"{arguments.export_dir}, which does not exist")
     check_port(arguments.host, arguments.port)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     return_freed_memory()
     # After the flags were checked, as TensorFlow takes seconds to load.
     with loading():

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import sat_tf
+from sat_tf.commands import printable
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.runs import graphs_missing
 from serving.process import return_freed_memory
@@ -212,7 +213,7 @@ def serve(pipe: Connection) -> None:
         except UploadError as error:
             return _REFUSED, str(error), error.status
         except Exception as error:  # of one model: the others go on
-            print(f"{sources[index]}: {error}", file=sys.stderr, flush=True)
+            print(printable(f"{sources[index]}: {error}"), file=sys.stderr, flush=True)
             return _REFUSED, f"It cannot be used: {error}", 500
 
     with contextlib.suppress(EOFError, OSError):

@@ -42,7 +42,7 @@ th, td { padding: .2rem 1rem .2rem 0; text-align: left; border-bottom: 1px solid
 def show(report: dict[str, Any], out: Path) -> None:
     """Prints the report, with the first few of the skipped images by name."""
     if rows := table_of(report):
-        print(printable(text_table(rows)))
+        print(text_table(rows))
     for name, reasons in report["skipped"].items():
         for image, reason in list(reasons.items())[:_NAMED]:
             print(printable(f"Skipped in {name}: {image}: {reason}"))

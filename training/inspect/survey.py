@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.fields import to_dict
-from sat_tf.files import printable
+from sat_tf.files import as_utf8
 from sat_tf.layers.backbones import WITHOUT_NETWORK, canonical_name
 from sat_tf.progress import progress_bar
 from sat_tf.spellings import both_spellings
@@ -109,7 +109,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     from starting is listed under `errors`.
     """
     report = {"recipe": config.recipe, "data": config.data.name}
-    found = Survey(report | {"data_dir": data_dir and printable(str(data_dir))})
+    found = Survey(report | {"data_dir": data_dir and as_utf8(str(data_dir))})
     report, splits, scans = found.report, found.splits, found.scans
     notes = _load(found, config, data_dir)
     read = dict.fromkeys(note for split in splits.values() for note in split.notes)
@@ -141,11 +141,11 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         name: [split.examples[index].image_id for index in scans[name].rotated]
         for name, split in splits.items()
     }
-    report["errors"] = list(dict.fromkeys(map(printable, found.errors)))
+    report["errors"] = list(dict.fromkeys(map(as_utf8, found.errors)))
     report["trainable"] = not found.errors
-    report["notes"] = list(map(printable, read))
+    report["notes"] = list(map(as_utf8, read))
     lacking = [f"`--recipe {config.recipe}` cannot start here: {missing}"] if missing else []
-    report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data), *few]
+    report["warnings"] = [*map(as_utf8, notes), *warnings_of(report, config.data), *few]
     report["warnings"] += lacking
     report["weights"] = not missing
     report["configuration"] = to_dict(config)
@@ -213,7 +213,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
         report["commonest_caption"] = {
-            "caption": printable(written[caption]),
+            "caption": as_utf8(written[caption]),
             "share": count / images,
         }
         report["commonest_caption"]["images"] = count

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.files import finite, printable
+from sat_tf.files import as_utf8, finite
 from sat_tf.images.pillow import centred_square
 
 _START = """
@@ -139,4 +139,4 @@ def _script_json(value: Any) -> str:
     """JSON that cannot end the script element that holds it, and that UTF-8 can say."""
     plain = finite(value)
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return printable(text.replace("<", "\\u003c"))  # it may have names of files
+    return as_utf8(text.replace("<", "\\u003c"))  # it may have names of files

@@ -1,6 +1,7 @@
 """The models' process: what answers, without TensorFlow; when it starts again, and how it ends."""
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 
@@ -114,10 +115,11 @@ def test_without_graphs_tensorflow_answers_until_they_are_made(processes, tmp_pa
     assert texts(again)[0] == texts(light)[0] == texts(first)[0]
 
 
-def test_an_export_for_litert_is_captioned(processes, made, monkeypatch):
+def test_an_export_for_litert_is_captioned(processes, made, tmp_path):
     run, home = made
-    monkeypatch.setenv("SAT_TF_CACHE", str(home))
-    (export,) = (settings.parent for settings in home.glob(f"graphs/*/{SETTINGS}"))
+    graphs = shutil.copytree(home / "graphs", tmp_path / "graphs")
+    (export,) = (settings.parent for settings in graphs.glob(f"*/{SETTINGS}"))
+    shutil.copyfile(run / "config.json", export / "config.json")
     answer = ask(processes(export), export, png())
     assert texts(answer)[0] == lite.load(export).caption(png()).text and answer["kind"] == "soft"
 

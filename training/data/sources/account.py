@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from sat_tf.files import printable
+from sat_tf.files import as_utf8
 from training.data.sources.caption_files import may_hold_captions
 
 _NAMED = 4  # files of one kind; of more, the first
@@ -58,7 +58,7 @@ def unread_files(
             unread[because.get(path, "")][kind].append(inner)
     for reason, of_kind in sorted(unread.items()):
         named = ", ".join(_listed(sorted(files)) for _, files in sorted(of_kind.items()))
-        yield printable(f"Not read{reason and f', as {reason}'}: {named}.")
+        yield as_utf8(f"Not read{reason and f', as {reason}'}: {named}.")
 
 
 def _listed(files: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from sat_tf.files import printable
+from sat_tf.files import as_utf8
 from training.data.examples import DataError
 from training.data.sources.caption_files.records import IMAGE_SUFFIXES
 
@@ -154,7 +154,7 @@ class ImageFolder:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for file in sorted(filter(is_image, files)):
                 name = os.path.join(folder, file)[start:].replace(os.sep, "/")
-                found.append(printable(unicodedata.normalize("NFC", name)))
+                found.append(as_utf8(unicodedata.normalize("NFC", name)))
         return tuple(found)
 
     @functools.cached_property
