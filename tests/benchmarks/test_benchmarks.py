@@ -7,6 +7,7 @@ from PIL import Image
 
 import sat_tf
 from benchmarks import step
+from sat_tf.trained.lite import cache
 from serving.export import export
 from tests.image_files import smooth
 from training import train
@@ -25,7 +26,10 @@ BENCHMARKS = {
         "images_s",
     ),
     "serving_fuzz": (["EXPORT", "--seconds", "1", "--clients", "1"], "slowest look"),
-    "bulk": (["--images", "IMAGES", "--export", "EXPORT", "--photos", "4"], "SavedModel: "),
+    "bulk": (
+        ["--run-dir", "RUN", "--images", "IMAGES", "--export", "EXPORT", "--photos", "4"],
+        "SavedModel: ",
+    ),
     "large_folder": (["60"], "beyond those of 200 images"),
     "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }
@@ -48,7 +52,9 @@ def places(tmp_path_factory) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_it_measures_and_prints(name, places, capfd):
+def test_it_measures_and_prints(name, places, capfd, monkeypatch):
+    if name == "bulk":
+        monkeypatch.delenv(cache.SWITCH)
     flags, says = BENCHMARKS[name]
     module = importlib.import_module(f"benchmarks.{name.split()[0]}")
     assert module.main([places.get(flag, flag) for flag in flags]) == 0

@@ -14,6 +14,7 @@ import pytest
 
 import sat_tf
 from sat_tf.config import SearchConfig
+from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import runs
 from sat_tf.trained.lite import cache
@@ -268,6 +269,8 @@ def test_without_litert_tensorflow_captions_and_one_line_says_so(run_of, monkeyp
         assert sat_tf.load(run_of["soft"]).caption(PIXELS).text
     (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
     assert "`pip install ai-edge-litert`" in line
+    with pytest.raises(RunError, match="soft cannot caption without TensorFlow: LiteRT is not"):
+        runs.graphs_of(run_of["soft"])
 
 
 def test_graphs_of_the_captioners_used_last_are_kept(filled, monkeypatch):
