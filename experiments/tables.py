@@ -146,6 +146,23 @@ TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
             _CENTRE,
         ),
     ),
+    "deletion": (
+        (
+            _POINTING,
+            Column("within 15 pixels", ("pointing_game_15px", "pointing_game_small_15px")),
+            Column("gain", ("nll_phrase_gain",), digits=2),
+            Column("fall, attended", ("attended",), spread=True),
+            Column("random / another word's / centre", ("random", "other", "centre")),
+            Column("ratio to random", ("ratio",), spread=True),
+            Column("attended over another word's", ("over_other",), spread=True),
+        ),
+        (
+            Row("soft, without boxes", "deletion", "UNTAUGHT_SOFT"),
+            Row("soft, taught by boxes", "deletion", "TAUGHT_SOFT"),
+            Row("`flickr8k_soft` as it ships", "deletion", "flickr8k_soft"),
+            Row("the image centre in place of a map", "deletion", "image centre", ""),
+        ),
+    ),
     "estimators": (
         (
             Column("M", ("samples",)),

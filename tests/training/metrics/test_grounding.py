@@ -64,10 +64,10 @@ def test_tied_maxima_share_the_hit():
 
 
 def test_fifteen_pixels_beside_a_box_are_near_enough():
-    # Cells are 25 pixels wide and 50 high: the centre is 12.5 pixels right of the box, or as far
-    # down again, which is 17.7 from its corner.
+    # Cells are 25 pixels wide and 50 high: the centre is 12.5 pixels right of the box and 5 below
+    # it, 13.5 from its corner; or 12.5 below, 17.7 from it.
     sizes = {"pixels": [(1 / 200, 1 / 100)], "images": ["a"]}
-    for bottom, hit in ((0.125, 100), (0.0625, 0)):
+    for bottom, hit in ((0.1, 100), (0.0625, 0)):
         box = (0.0, 0.0, bottom, 0.25)
         values = score_phrases([one_hot(0, 1)], [[box]], **sizes).values
         assert values["pointing_game"] == [0] and values["pointing_game_15px"] == [hit]
