@@ -123,6 +123,10 @@ class RunFolder:
         "training_images.json",
         "Photo ids and digests of the images that it and what it started from learned from, JSON.",
     )
+    familiarity = _file(
+        "familiarity.json", "Statistics of the training images' annotations, JSON; see `limits`."
+    )
+    confidence = _file("confidence.json", "Chance of a caption of being right, JSON.")
     origins = _file(
         "origins.json",
         "Folders of the runs that it started from, by the names given, JSON; no part of what the "

@@ -15,7 +15,7 @@ from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields, to_dict
-from sat_tf.files import write_json
+from sat_tf.files import write_all, write_json
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published
 from serving.versions import CARD_FILE, write_version
@@ -112,13 +112,14 @@ def export(
         )
     search = search or captioner.config.search
     if format == "litert":
-        from sat_tf.trained.lite.captioner import CONFIG
+        from sat_tf.trained.lite.captioner import CONFIG, limits_files
         from sat_tf.trained.lite.graphs import write_graphs
         from serving.model_card import write_litert_card
 
         def write_litert(draft: Path) -> None:
             graphs = write_graphs(draft, captioner, search, litert_precision)
             write_json(draft / CONFIG, _portable_config(captioner, search))
+            write_all(limits_files(draft, captioner.limits))
             write_litert_card(draft, captioner, search, litert_precision, graphs)
 
         return write_version(out, write_litert)

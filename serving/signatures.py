@@ -17,7 +17,8 @@ from sat_tf.search import FLOOR
 from sat_tf.tokens import token_bytes
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
-from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM
+from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM, LIMIT_OUTPUTS
+from serving.limits import known_limits, limit_outputs
 from serving.saved_model import Signature
 
 SERVING_DEFAULT = "serving_default"
@@ -43,7 +44,9 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
     `lengths` int32 `[B, K]`, words without <end>; `valid` bool `[B]`; `reasons` string `[B]`, empty
     where valid; and of the best caption `word_log_probs` float32 `[B, T]`, nats, <end> included,
     and with attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`; `language`
-    string `[B]`, the code of the captions' language, empty if it is not known. `every_beam`
+    string `[B]`, the code of the captions' language, empty if it is not known; of a captioner that
+    knows its limits `familiarity` and, if the search is its own, `confidence`, float32 `[B]`, 0 for
+    an image that is not valid. `every_beam`
     has these three of every hypothesis, `[B, K, T, ...]`, and two constants, string `[B]`:
     `attention_kind` (soft, hard or none) and `resize` (crop or squash).
 
@@ -83,10 +86,12 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
         )
         return _best(describe(scaled, tf.fill(tf.shape(scaled)[:1], "")))
 
+    limits = known_limits(captioner.limits, search)
+    more = [(*CAPTION_OUTPUTS, *LIMIT_OUTPUTS)] if limits.confidence else []
     files = tf.TensorSpec([None], tf.string, name="image_bytes")
     frames = tf.TensorSpec([None, None, None, 3], tf.uint8, name="pixels")
     return [
-        Signature(SERVING_DEFAULT, serving_default, files, filters=((), CAPTION_OUTPUTS)),
+        Signature(SERVING_DEFAULT, serving_default, files, filters=((), CAPTION_OUTPUTS, *more)),
         Signature(PIXELS, from_pixels, frames),
         Signature(EVERY_BEAM, every_beam, files),
     ]
@@ -156,15 +161,19 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
     """`(pixels [B, S, S, 3], reasons [B]) -> outputs`, with the attention of every hypothesis."""
     model, vocabulary = captioner.model, captioner.vocabulary
     attends = captioner.config.attention.kind != "none"
+    limits = known_limits(captioner.limits, search)
     beam, words = [search.beam], [search.beam, search.max_length + 1]
     shapes = {"scores": beam, "token_ids": words, "lengths": beam, "word_log_probs": words}
     if attends:
         shapes |= {"attention": [*words, *captioner.grid], "beta": words}
+    told = dict(zip(LIMIT_OUTPUTS, limits, strict=True))
+    shapes |= {name: [] for name, part in told.items() if part is not None}
     dtypes = dict.fromkeys(shapes, tf.float32) | {"token_ids": tf.int32, "lengths": tf.int32}
 
     def search_for(pixels: tf.Tensor) -> Outputs:
-        found = model.search(model.encoder(pixels, training=False), search)
-        outputs = found._asdict()
+        annotations = model.encoder(pixels, training=False)
+        found = model.search(annotations, search)
+        outputs = found._asdict() | limit_outputs(limits, annotations, found)
         if attends:
             outputs["attention"], outputs["beta"] = found.auxiliary
         return {name: tf.reshape(outputs[name], [-1, *shape]) for name, shape in shapes.items()}

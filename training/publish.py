@@ -6,6 +6,7 @@ Beside them stands a card: data, licence, scores, and what the captioner is not 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import sys
@@ -202,8 +203,12 @@ def publish(arguments: Arguments) -> str:
     files = packed_files(captioner, config, folder.vocabulary)
     teachers = dataclasses.asdict(teachers_of(arguments.run))
     seen = read_seen(folder.path)
-    record = None if seen is None else seen.content()
-    published.write(arguments.out, files, arguments.share_encoder, teachers, record)
+    records = {} if seen is None else {published.TRAINING_IMAGES: seen.content()}
+    encoder, decoder = (
+        hashlib.sha256(files[name]).hexdigest() for name in published.WEIGHTS.values()
+    )
+    records |= captioner.limits.files([encoder], [encoder, decoder])
+    published.write(arguments.out, files, arguments.share_encoder, teachers, records)
     for name, content in files.items():
         print(f"{len(content) / 1e3:9,.1f} kB  {name}")
     check = ""

@@ -47,6 +47,7 @@ from training.config import (
     settled,
 )
 from training.data.dataset import Dataset
+from training.limits import learn_familiarity
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
@@ -154,7 +155,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         if captioner is not None:  # the chief's
             config = read_run_config(run_dir)
         out = RunFolder(run_dir).evaluation("dev")
-        of_dev = Request(out, "dev", data_dir, cache_dir)
+        of_dev = Request(out, "dev", data_dir, cache_dir, learn_confidence=True)
         on_chief(evaluate_run)(captioner, config, of_dev)
         command = command_line("training.caption", "--run-dir", run_dir)
         on_chief(print)(f"Caption with it: {command} PHOTO")
@@ -251,7 +252,7 @@ def train(
     say(outlook(progress, config.fit.epochs, steps))
     train_epochs(model, batches_from, config.fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, config.fit.monitor))
-    return on_chief(load_captioner)(run_dir)
+    return learn_familiarity(on_chief(load_captioner)(run_dir), inputs.of(data))
 
 
 if __name__ == "__main__":

@@ -190,6 +190,28 @@ class Meteor:
         """Computes the METEOR of each caption, `[N]`, 0-100; arguments as `statistics`."""
         return meteor_scores(self.statistics(captions, references), self.tables)
 
+    def grounded(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+        """Judges whether every content word of each caption matches some reference of its image.
+
+        Arguments as `statistics`. A word matches as in METEOR: as it is, or by stem, synonym or
+        paraphrase where the language has them.
+
+        Returns:
+            bool `[N]`; False for a caption without a content word.
+        """
+        rows = zip(captions, references, strict=True)
+        return np.array([self._grounded(caption, texts) for caption, texts in rows], bool)
+
+    def _grounded(self, caption: str, references: Sequence[str]) -> bool:
+        own = _Caption(self._words(caption), self._lexicon, self._longest)
+        found: set[int] = set()
+        for text in references:
+            for matches in self._matches(own, self._reference(text)):
+                for match in matches:
+                    found.update(range(match.own_start, match.own_end))
+        content = {place for place, word in enumerate(own.words) if not word.function}
+        return bool(content) and content <= found
+
     def _best(self, caption: str, references: Sequence[str]) -> list[int]:
         """Returns the statistics under the first of the references with the best score."""
         own = _Caption(self._words(caption), self._lexicon, self._longest)

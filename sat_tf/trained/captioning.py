@@ -18,6 +18,7 @@ from sat_tf.fields import check_argument
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.subwords import whole_words
 from sat_tf.trained.captions import Caption
+from sat_tf.trained.limits import Limits, read_limits
 from sat_tf.trained.many import caption_each, image_files
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
@@ -56,6 +57,9 @@ class TrainedCaptioner:
         path: Folder of the run it was loaded from, if any.
         weights_sha256: SHA-256 (hexadecimal) of the file of its weights, if it was loaded from one.
         graphs: LiteRT graphs of the same captioner.
+
+    Attributes:
+        limits: What it knows of its limits.
     """
 
     def __init__(
@@ -74,6 +78,12 @@ class TrainedCaptioner:
         self.vocabulary = vocabulary
         self.path, self.weights_sha256 = path, weights_sha256
         self._config, self._graphs = model.config, graphs
+        if graphs is not None and path == graphs.folder:  # an export, which has its own
+            self.limits = graphs.limits
+        else:
+            self.limits = Limits() if path is None else read_limits(path, weights_sha256)
+        if graphs is not None:
+            graphs.limits = self.limits
         self.after_first_caption: Callable[[], object] | None = None
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
         self._reader: tf.types.experimental.PolymorphicFunction | None = None
@@ -136,6 +146,7 @@ class TrainedCaptioner:
             self._model.config = self._config
         self._searches.clear()
         self._reader = None
+        self.limits = self.limits._replace(confidence=None)  # it is of captions by the other choice
 
     @overload
     def caption(self, image: ImageInput, search: SearchConfig | None = None) -> Caption: ...
@@ -279,7 +290,10 @@ class TrainedCaptioner:
         """Returns all hypotheses of each image, by TensorFlow."""
         if not pixels:
             return []
-        found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
+        annotations = self.annotate(np.stack(pixels))
+        found = self._read_beams(self.search(annotations, search))
+        best = self._told([beam[0] for beam in found], annotations, search)
+        found = [[one, *beam[1:]] for one, beam in zip(best, found, strict=True)]
         self._captioned()
         seen = [one.round().astype(np.uint8) for one in pixels]
         return [
@@ -318,7 +332,18 @@ class TrainedCaptioner:
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
     ) -> list[Caption]:
         """Captions images by their annotations `[B, L, D]`."""
-        return self.read(self.search(annotations, search))
+        return self._told(self.read(self.search(annotations, search)), annotations, search)
+
+    def _told(
+        self,
+        captions: list[Caption],
+        annotations: tf.Tensor | np.ndarray,
+        search: SearchConfig | None,
+    ) -> list[Caption]:
+        """Returns captions with their familiarity and confidence."""
+        if self.limits.familiarity is None:
+            return captions
+        return self.limits.told(captions, np.asarray(annotations), search or self.config.search)
 
     def search(
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None

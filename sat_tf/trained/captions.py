@@ -32,6 +32,11 @@ class Caption:
             if annotations were captioned.
         language: Code of the caption's language; empty if it is not known.
         tokens: Ids of its tokens, subwords apart, with `END` if it ended by itself.
+        familiarity: Share of the dev images that lie farther from the training images than this
+            one, 0 to 1; None of a captioner that does not know it. Below
+            `sat_tf.trained.limits.UNFAMILIAR`, 2 %, the image is unlike those it learned from.
+        confidence: Chance that every content word is in a reference caption, 0 to 1; None as
+            `familiarity`, with a search that is not the captioner's own, and for alternatives.
     """
 
     text: str
@@ -45,6 +50,8 @@ class Caption:
     image: np.ndarray | None = None
     language: str = ""
     tokens: tuple[int, ...] = ()
+    familiarity: float | None = None
+    confidence: float | None = None
 
     def __repr__(self) -> str:
         return f"Caption({self.text!r}, score={self.score:.2f})"

@@ -19,6 +19,10 @@ MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 TRAINING_IMAGES = "training_images.json"
 """Record of the images that a captioner learned from; digit models have none."""
+FAMILIARITY, CONFIDENCE = "familiarity.json", "confidence.json"
+"""A captioner's knowledge of its limits, see `limits`; those of earlier versions have none."""
+RECORDS = (TRAINING_IMAGES, FAMILIARITY, CONFIDENCE)
+"""Files that a captioner can be loaded without."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
@@ -235,39 +239,50 @@ def training_images(folder: Path) -> bytes | None:
     return None
 
 
+def record(folder: Path, name: str) -> Path | None:
+    """Returns one of `RECORDS`, equal to its SHA-256; None if the captioner has none.
+
+    Raises:
+        RunError: The manifest or the file is missing or damaged.
+    """
+    expected = _read_manifest(folder / MANIFEST).get(Path(name).stem)
+    return None if expected is None else _checked(folder, folder / name, str(expected))[0]
+
+
 def write(
     folder: Path,
     contents: Mapping[str, bytes],
     share_encoder: bool = False,
     teachers: Mapping[str, Sequence[str]] | None = None,
-    training_images: bytes | None = None,
+    records: Mapping[str, bytes] | None = None,
 ) -> None:
     """Writes the files of a model, the manifest last.
 
     Args:
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
-        share_encoder: Write encoder and training images beside the folder, for its neighbours.
+        share_encoder: Write encoder, training images and familiarity beside the folder, for its
+            neighbours.
         teachers: What taught a captioner beside captions, for those who learn from it: `own` and
             `inherited` teachers.
-        training_images: The record of the images that a captioner learned from.
+        records: Those of `RECORDS` that there are.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (manifest,) = (name for name, files in _FILES.items() if files == contents.keys())
     _remove_other_kinds(folder, manifest)
     hashes = {name: _sha256(content) for name, content in contents.items()}
-    (folder / TRAINING_IMAGES).unlink(missing_ok=True)
+    for name in RECORDS:
+        (folder / name).unlink(missing_ok=True)
     values = {"format": _FORMAT, "files": hashes}
     values |= {} if teachers is None else {_TAUGHT_BY: teachers}
     # Not among the files without which nothing can be loaded.
-    others = {} if training_images is None else {TRAINING_IMAGES: training_images}
-    for name, content in (dict(contents) | others).items():
+    for name, content in (dict(contents) | dict(records or {})).items():
         path, digest = folder / name, _sha256(content)
-        if share_encoder and name in (WEIGHTS["encoder"], TRAINING_IMAGES):
+        if share_encoder and name in (WEIGHTS["encoder"], TRAINING_IMAGES, FAMILIARITY):
             path.unlink(missing_ok=True)
             path = _shared(folder, name, digest)
         write_atomically(path, content)
-        values |= {_TRAINING_IMAGES: digest} if name == TRAINING_IMAGES else {}
+        values |= {Path(name).stem: digest} if name in RECORDS else {}
     write_json(folder / manifest, values)
 
 
@@ -275,7 +290,7 @@ def _remove_other_kinds(folder: Path, manifest: str) -> None:
     """Removes a model of another kind and its card, its manifest first: the rest is not a model."""
     for other, files in _FILES.items():
         if other != manifest and (folder / other).is_file():
-            for name in (other, CARD, TRAINING_IMAGES, *sorted(files - _FILES[manifest])):
+            for name in (other, CARD, *RECORDS, *sorted(files - _FILES[manifest])):
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -324,7 +339,7 @@ def _download(repo: str, revision: str | None) -> Path:
             f"{installation('hub')}"
         ) from error
     try:
-        wanted = [CARD, TRAINING_IMAGES, *_FILES, *set().union(*_FILES.values())]
+        wanted = [CARD, *RECORDS, *_FILES, *set().union(*_FILES.values())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # its own errors are among them
         reason = " ".join(str(error).split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ from sat_tf.files import sha256_of
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.trained.limits import limit_files, limit_paths, read_limits
 from sat_tf.trained.lite import cache
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.trained.lite.captioner import load as load_export
@@ -115,11 +117,13 @@ class Graphs(NamedTuple):
         folder: The folder, see `sat_tf.trained.lite.load`.
         name: Number of an export's version; without one, the captioner's name.
         fingerprint: Name of what they were made of; None for an export.
+        limits: Files of what the captioner knows of its limits, by name.
     """
 
     folder: Path
     name: str
     fingerprint: str | None
+    limits: Mapping[str, Path]
 
 
 def graphs_of(run_dir: str | Path) -> Graphs:
@@ -130,9 +134,10 @@ def graphs_of(run_dir: str | Path) -> Graphs:
     """
     path = _located(run_dir)
     if is_export(path):
-        return Graphs(path, path.resolve().name, None)
+        return Graphs(path, path.resolve().name, None, limit_paths(path))
     source = _Source.read(path)
-    name = source.fingerprint(source.digest())
+    name = source.fingerprint(digest := source.digest())
+    read_limits(path, digest)
     if not source.has_weights:
         cache.unpack(source.path, name)
         folder = cache.folder_of(name)
@@ -143,7 +148,7 @@ def graphs_of(run_dir: str | Path) -> Graphs:
             f"{path} cannot caption without TensorFlow: LiteRT is not installed, is switched off, "
             "or cannot hold it. Export it as a SavedModel."
         )
-    return Graphs(folder, path.resolve().name, name)
+    return Graphs(folder, path.resolve().name, name, limit_files(path))
 
 
 def _located(run_dir: str | Path) -> Path:

@@ -54,7 +54,7 @@ def find_captioner(run_dir: Path, export: Path | None, maps: bool) -> Shipped:
         raise invalid_value("--maps", "a captioner with attention", str(run_dir))
     paths = [*settings.files(found.folder).values()]
     paths += [found.folder / name for name in (SETTINGS, VOCABULARY)]
-    files = {path.name: path for path in paths}
+    files = {path.name: path for path in paths} | {**found.limits}
     return Shipped(found.name, found.fingerprint or fingerprint(paths), files)
 
 

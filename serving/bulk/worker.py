@@ -16,6 +16,7 @@ import numpy as np
 
 from sat_tf.commands import loading
 from sat_tf.images.pillow import decode, read_upright, resize
+from sat_tf.trained.limits import limit_paths, limits_in
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export
 from sat_tf.trained.many import read_ahead
 from serving.bulk.inputs import MAX_BYTES, read_file
@@ -43,6 +44,8 @@ COLUMNS = {
     "alternatives": "array<struct<caption: string, score: float>>",
     "words": "array<string>",
     "log_probs": "array<float>",
+    "familiarity": "float",
+    "confidence": "float",
     "attention": "binary",
     "attention_shape": "array<int>",
     "version": "string",
@@ -53,7 +56,7 @@ COLUMNS = {
 
 SIGNATURE, NEEDED = "serving_default", ("captions", "scores", "valid")
 """Signature of a SavedModel that a job calls, and outputs that it must have."""
-_OUTPUTS = (*NEEDED, "lengths", "reasons", "words", "word_log_probs")
+_OUTPUTS = (*NEEDED, "lengths", "reasons", "words", "word_log_probs", "familiarity", "confidence")
 
 Row = dict[str, Any]
 Image = tuple[str, bytes | str]
@@ -164,7 +167,12 @@ def _by_session(
 
 
 # Once per process: Spark gives a Python worker one task after another.
-load_graphs = functools.cache(LiteRTCaptioner)
+@functools.cache
+def load_graphs(folder: str, cores: int) -> LiteRTCaptioner:
+    """Loads graphs with what their captioner knows of its limits, which the driver has checked."""
+    captioner = LiteRTCaptioner(folder, cores)
+    captioner.limits = limits_in(limit_paths(Path(folder)))
+    return captioner
 
 
 @functools.cache
@@ -199,6 +207,8 @@ def to_row(path: str, answer: Caption | ServedCaption | str, job: Job) -> Row:
         row["words"] = list(answer.words)
     if answer.log_probs is not None:
         row["log_probs"] = answer.log_probs.tolist()
+    limits = {"familiarity": answer.familiarity, "confidence": answer.confidence}
+    row |= {name: share for name, share in limits.items() if share is not None}
     if job.maps and answer.alpha is not None:
         alpha = np.ascontiguousarray(answer.alpha, "<f2")
         row |= {"attention": bytearray(alpha.tobytes()), "attention_shape": list(alpha.shape)}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from sat_tf.commands import exit_status, json_line, parse_flags, printable
+from sat_tf.trained.limits import remarks
 from serving.process import parse_server
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Arguments:
     """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     resize: Literal["crop", "squash"] = "crop"
     """The fit of photographs to a square in training; figures are drawn on it."""
+    limits: bool = False
+    """Tell familiarity and confidence."""
     json: bool = False
     """Print a line of JSON per image."""
     batch_size: int = 8
@@ -114,7 +117,7 @@ def run(arguments: Arguments) -> int:
         tqdm(total=len(arguments.images), unit="image", disable=None) as bar,
     ):
         contents, sent = itertools.tee(map(_read, arguments.images))
-        answers = client.answers(sent, attention=arguments.out is not None)
+        answers = client.answers(sent, arguments.out is not None, arguments.limits)
         rows = zip(arguments.images, figures, answers, contents, strict=True)
         for path, figure, answer, content in rows:
             bar.update()
@@ -157,7 +160,9 @@ def _reason(answer: ServedCaption | ServingError | str) -> str:
 def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:
     if not arguments.json:
         drawn = f", {figure}" if figure else ""
-        return printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})")
+        said = remarks(caption.familiarity, caption.confidence)
+        line = f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"
+        return printable(" ".join([line, *said]))
     values = {
         "image": str(path),
         "caption": caption.text,
@@ -166,6 +171,8 @@ def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path
         "figure": str(figure) if figure else None,
         "alternatives": [{"caption": text, "score": score} for text, score in caption.alternatives],
     }
+    limits = {"familiarity": caption.familiarity, "confidence": caption.confidence}
+    values |= {name: share for name, share in limits.items() if share is not None}
     if caption.log_probs is not None:
         values["log_probs"] = caption.log_probs.tolist()
     return json_line(values)

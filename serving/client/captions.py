@@ -21,6 +21,8 @@ from serving.client.channel import Connection, ServingError
 
 CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
 """Outputs asked for without attention: exports warm up this set, and all outputs."""
+LIMIT_OUTPUTS = ("familiarity", "confidence")
+"""Outputs of a captioner that knows its limits, see `sat_tf.trained.limits`."""
 EVERY_BEAM = "every_beam"
 """The signature with the words and the attention of every hypothesis."""
 
@@ -39,6 +41,8 @@ _LAYOUTS = {
     "word_log_probs": (np.float32, "BT", "BKT"),
     "attention": (np.float32, "BT", "BKT"),
     "beta": (np.float32, "BT", "BKT"),
+    "familiarity": (np.float32, "B"),
+    "confidence": (np.float32, "B"),
 }
 _DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
 
@@ -62,6 +66,8 @@ class ServedCaption:
         beta: `[T]`, the gate of each word, likewise.
         language: Code of the captions' language; empty if the call did not ask for attention, or
             the model does not say.
+        familiarity: See `Caption`; None if the call did not ask for it, or the model has none.
+        confidence: Likewise.
     """
 
     valid: bool
@@ -75,6 +81,8 @@ class ServedCaption:
     alpha: np.ndarray | None = None
     beta: np.ndarray | None = None
     language: str = ""
+    familiarity: float | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,12 +158,17 @@ class CaptionClient:
         """Asks the model; see `Connection.call`."""
         return self.connection.call(self._predict, request)
 
-    def caption(self, image: bytes | str | Path, attention: bool = False) -> ServedCaption:
+    def caption(
+        self, image: bytes | str | Path, attention: bool = False, limits: bool = False
+    ) -> ServedCaption:
         """Captions one image; see `captions`."""
-        return self.captions([image], attention)[0]
+        return self.captions([image], attention, limits)[0]
 
     def captions(
-        self, images: Sequence[bytes | str | Path], attention: bool = False
+        self,
+        images: Sequence[bytes | str | Path],
+        attention: bool = False,
+        limits: bool = False,
     ) -> list[ServedCaption]:
         """Captions images, in as many requests as they need.
 
@@ -163,24 +176,26 @@ class CaptionClient:
             images: Files, or their contents: JPEG, PNG, GIF, BMP, WebP or TIFF, which is sent as
                 PNG. A photograph is turned upright by its EXIF before it is sent.
             attention: Ask for words, their log-probabilities and attention too.
+            limits: Ask for familiarity and confidence too.
 
         Returns:
             A caption for each image; `valid` is false if the server could not read it.
 
         Raises:
-            ServingError: The server gave no answer, or an error for one.
+            ServingError: The server gave no answer, or an error for one; or the model does not know
+                the limits that are asked for.
             ValueError: A file is a TIFF, HEIC or AVIF that cannot be read.
             OSError: A file cannot be read.
         """
         found = []
-        for answer in self.answers(map(read_upright, images), attention):
+        for answer in self.answers(map(read_upright, images), attention, limits):
             if isinstance(answer, ServingError):
                 raise answer
             found.append(answer)
         return found
 
     def answers(
-        self, contents: Iterable[bytes | str], attention: bool = False
+        self, contents: Iterable[bytes | str], attention: bool = False, limits: bool = False
     ) -> Iterator[ServedCaption | ServingError | str]:
         """Yields a caption for each image, or the error of an image too large to be sent.
 
@@ -188,13 +203,14 @@ class CaptionClient:
             contents: Image files as `sat_tf.images.pillow.read_upright` returns them, read as they
                 are needed and sent as they are; a text, why there is none, comes back in its place.
             attention: As in `captions`.
+            limits: As in `captions`.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
         for batch in split(contents, self._batch_size, self._batch_bytes):
             sent = [content for content in batch if isinstance(content, bytes)]
-            found = iter(self._answer(sent, attention) if sent else ())
+            found = iter(self._answer(sent, attention, limits) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
 
     def beam(self, image: bytes | str | Path) -> Beam:
@@ -225,21 +241,37 @@ class CaptionClient:
         kind, resize = (_text(values[name][0]) for name in ("attention_kind", "resize"))
         return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
 
-    def _answer(self, batch: list[bytes], attention: bool) -> list[ServedCaption | ServingError]:
+    def _answer(
+        self, batch: list[bytes], attention: bool, limits: bool
+    ) -> list[ServedCaption | ServingError]:
         """Asks for captions of a batch, and again in halves if it is too large."""
         try:
             if attention:
                 values, version = self._described(self._request(batch, ()))
             else:
-                values, version = self._values(self._request(batch, CAPTION_OUTPUTS))
+                wanted = (*CAPTION_OUTPUTS, *LIMIT_OUTPUTS) if limits else CAPTION_OUTPUTS
+                values, version = self._values(self._request(batch, wanted))
+            if limits and not values.keys() >= {*LIMIT_OUTPUTS}:
+                raise self._without_limits()
             return [read_caption(values, row, version) for row in range(len(batch))]
         except ServingError as error:
+            if limits and f"not found in signature: {LIMIT_OUTPUTS[0]}" in str(error):
+                raise self._without_limits() from error
             if not error.too_large:
                 raise
             if len(batch) == 1:
                 return [error]
         half = len(batch) // 2
-        return self._answer(batch[:half], attention) + self._answer(batch[half:], attention)
+        parts = (self._answer(part, attention, limits) for part in (batch[:half], batch[half:]))
+        return [answer for part in parts for answer in part]
+
+    def _without_limits(self) -> ServingError:
+        return ServingError(
+            f"{self.model!r} on {self.connection.address} does not send familiarity and "
+            "confidence: its run was trained without, or it was exported with another search or "
+            "by an earlier version.",
+            grpc.StatusCode.UNIMPLEMENTED,
+        )
 
     def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
         request = protocol.make_request(batch, outputs, self.model)
@@ -316,8 +348,10 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Se
     details = {
         name: values[key][row, :count] if key in values else None for name, key in _DETAILS.items()
     }
+    valid = bool(values["valid"][row])
+    limits = {name: float(values[name][row]) for name in LIMIT_OUTPUTS if valid and name in values}
     return ServedCaption(
-        valid=bool(values["valid"][row]),
+        valid=valid,
         text=texts[0],
         score=scores[0],
         alternatives=tuple(pair for pair in pairs if pair[0]),
@@ -325,6 +359,7 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Se
         reason=_text(values["reasons"][row]) if "reasons" in values else "",
         language=_text(values["language"][row]) if "language" in values else "",
         **whole_words([_text(word) for word in words], **details),
+        **limits,
     )
 
 

@@ -36,6 +36,7 @@ def test_it_holds_graphs_in_place_of_weights(built):
     assert {name.rpartition("/")[2] for name in own} == {
         "README.md",
         "captioner.json",
+        "confidence.json",
         "config.json",
         "step.tflite.npz",
         "vocabulary.json",

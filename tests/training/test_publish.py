@@ -37,7 +37,7 @@ def mine(soft_run, tmp_path_factory):
 
 def test_it_is_much_smaller_than_the_run_and_names_no_path(soft_run, mine):
     sizes = {path.name: path.stat().st_size for path in mine.iterdir()}
-    files = {"captioner.json", "training_images.json", "README.md"}
+    files = {"captioner.json", "training_images.json", "familiarity.json", "README.md"}
     assert sizes.keys() == files | published.checked_files(mine).keys()
     assert 2 * sum(sizes.values()) < (soft_run / "best.weights.h5").stat().st_size
     assert str(soft_run.parent) not in "".join(p.read_text() for p in mine.glob("*.json"))

@@ -7,12 +7,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from sat_tf.config import SearchConfig
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
-from sat_tf.run_folder import read_average
+from sat_tf.run_folder import RunFolder, read_average
 from sat_tf.scores.score_tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.trained.captions import Caption
 from training.config import RunConfig, recorded_data
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.dataset import Dataset
@@ -23,6 +28,7 @@ from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
+from training.limits import NO_CONFIDENCE, judge_captions, learn_confidence
 from training.metrics.calibration import calibrate
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
@@ -48,6 +54,7 @@ class Request:
         score_tokens: Tokeniser of the scores; None for that of the language.
         bound_images: Images whose bounds are measured, of hard attention.
         figures: Images on the page.
+        learn_confidence: Learn the captioner's confidence from these captions, and write it.
         deletion: Test maps by deletion.
     """
 
@@ -60,6 +67,7 @@ class Request:
     bound_images: int | None = None
     figures: int | None = None
     deletion: bool = False
+    learn_confidence: bool = False
 
 
 def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Request) -> None:
@@ -91,7 +99,8 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
         mean = training_mean(encoder, dataset.split("train"), resize)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
-    found = evaluate(reading, config, boxes, request.score_tokens, request.bound_images)
+    file = RunFolder(captioner.path).confidence if request.learn_confidence else None
+    found = evaluate(reading, config, boxes, request.score_tokens, request.bound_images, file)
     report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
@@ -135,6 +144,7 @@ def evaluate(
     boxes: PlacedBoxes | None = None,
     score_tokens: str | None = None,
     bound_images: int | None = None,
+    confidence: Path | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
@@ -145,6 +155,7 @@ def evaluate(
         score_tokens: Tokeniser of the scores; None for that of the language.
         bound_images: Images whose bounds are measured, of hard attention; by default
             `BOUND_IMAGES`.
+        confidence: File for the chance of a caption of being right, to be learned from these.
     """
     captioner, split, data = reading.captioner, reading.split, config.data
     kind = captioner.config.attention.kind
@@ -162,6 +173,7 @@ def evaluate(
     report |= {"versions": package_versions(), "seconds": seconds}
     report["notes"] += scored.verdict
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
+    captions = _with_confidence(reading, config.search, captions, scored.right, report, confidence)
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
         likelihood, words = reading.likelihood()
@@ -196,6 +208,32 @@ def evaluate(
             report["bounds"] = bounds | measured.measure()
     cider = dict(zip(scored.image_ids, scored.per_image["cider"].tolist(), strict=True))
     return Evaluation(report, captions, cider, calibration, grounding)
+
+
+def _with_confidence(
+    reading: Reading,
+    search: SearchConfig,
+    captions: dict[str, Caption],
+    right: np.ndarray | None,
+    report: dict[str, Any],
+    file: Path | None,
+) -> dict[str, Caption]:
+    """Adds what the captions' confidence is worth to a report; returns them with their confidence.
+
+    With a file, it is learned from them first.
+    """
+    if right is None:
+        return captions
+    captioner, found = reading.captioner, [*captions.values()]
+    if file is not None:
+        if learn_confidence(captioner, search, found, right, file) is None:
+            report["notes"].append(NO_CONFIDENCE)
+        found = captioner.limits.weighed(found, search)
+    judged, details = judge_captions(captioner.limits.confidence, reading.split.name, found, right)
+    report["intervals"] |= judged
+    report["scores"] |= {name: interval.difference for name, interval in judged.items()}
+    report |= {"confidence": details} if details else {}
+    return dict(zip(captions, found, strict=True))
 
 
 @contextlib.contextmanager

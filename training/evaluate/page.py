@@ -168,6 +168,7 @@ def write_report_page(
     common = common_facts(captioner, report["recipe"])
     unit = captioner.vocabulary.unit
     charts = [reliability_chart(found.calibration.bins, unit)]
+    charts += risk_chart(report)
     charts += learning_curve(RunFolder(captioner.path).logs)
     images = page_images(reading, found, count)
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
@@ -220,6 +221,18 @@ def reliability_chart(bins: Reliability, unit: str = "words") -> dict[str, Any]:
         bars.append([centre - half, centre + half, float(bins.accuracy[index]), text])
     axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
     return axes | {"bars": bars, "text": DIAGRAM_TEXT.format(unit)}
+
+
+def risk_chart(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the chart of risk against coverage; none of a report without confidence."""
+    if "confidence" not in report:
+        return []
+    lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
+    text = (
+        "Wrong captions among those that are answered, by the share that is: the least sure are "
+        "left out first. A caption is right if every content word matches a reference."
+    )
+    return [{"x": "answered, %", "y": "wrong, %", "lines": lines, "text": text}]
 
 
 def learning_curve(log_dir: Path) -> list[dict[str, Any]]:

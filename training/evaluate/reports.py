@@ -43,6 +43,9 @@ HEADLINE = {
     "cider": "agreement, rare words count more",
     "perplexity": "equally likely next words: lower is better",
     "calibration_error": "distance of confidence from truth, points: lower is better",
+    "captions_right": "every content word matches a reference, %",
+    "confidence_error": "distance of the captions' confidence from truth, points",
+    "errors_unanswered": "wrong captions among the least sure 30 %, %",
     "pointing_game": "maps whose peak is on the thing named, %",
     "attention_correctness": "attention on the thing named, %",
     "nll_phrase_gain": "what looking is worth, nats per word",
@@ -51,7 +54,8 @@ HEADLINE = {
 }
 """Scores on the console, each with what it is; the report has all."""
 _GROUPS = {
-    "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word"),
+    "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word")
+    + ("captions_right", "confidence", "errors_unanswered"),
     "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
     + ("nll_phrase", "deletion"),
     "Words about scenes": ("words_",),
@@ -154,7 +158,9 @@ def package_versions() -> dict[str, str]:
 def caption_fields(caption: Caption) -> dict[str, Any]:
     """Returns the caption, its score and the other hypotheses as JSON."""
     others = [{"caption": text, "score": score} for text, score in caption.alternatives]
-    return {"caption": caption.text, "score": caption.score, "alternatives": others}
+    fields = {"caption": caption.text, "score": caption.score, "alternatives": others}
+    known = ("familiarity", "confidence")
+    return fields | {k: v for k in known if (v := getattr(caption, k)) is not None}
 
 
 def caption_rows(

@@ -72,6 +72,8 @@ class CaptionScores:
         signature: What scores have to share to be compared, in a line like sacrebleu's.
         tables: METEOR's tables.
         verdict: A sentence on whether captions fit their own images, see `verdict`.
+        right: `[N]`, whether every content word matches a reference, see `Meteor.grounded`; None
+            without METEOR.
     """
 
     scores: dict[str, float]
@@ -85,6 +87,7 @@ class CaptionScores:
     signature: str = ""
     tables: Tables = ENGLISH
     verdict: tuple[str, ...] = ()
+    right: np.ndarray | None = None
 
     def details(self) -> dict[str, Any]:
         """Returns the part of a report that is about them, with intervals."""
@@ -149,13 +152,14 @@ def score_captions(
     scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
     scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
     undefined = _undefined_note(scores, "characters" if characters else "words")
-    fit, rows, tables = verdict(candidates, found), None, ENGLISH
+    fit, rows, tables, right = verdict(candidates, found), None, ENGLISH, None
     if meteor or meteor is None:
         try:
             program = meteor_of(language)
             rows, tables = program.statistics(*texts), program.tables
             per_image["meteor"] = meteor_scores(rows, tables)
             scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
+            right = program.grounded(*texts)
         except TablesError as error:
             if meteor:
                 raise
@@ -174,6 +178,7 @@ def score_captions(
         ),
         tables,
         fit,
+        right,
     )
 
 

@@ -30,6 +30,7 @@ from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
+from training.limits import forget
 from training.little_data import Amount
 from training.run_state.checkpoints import another
 
@@ -258,6 +259,7 @@ def begin_run(
         for teacher, earlier in inputs.seen:
             seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
+    forget(folder.path)  # what it learned of its limits with earlier weights
     claim(folder.path, to_text(config), config.init_from, records)
     if dataset.write(folder.dataset) and config.data.name != "scenes":
         from training.data.contact_sheet import write_contact_sheet

@@ -22,6 +22,7 @@ from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.subwords import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.explain import WordByWord
+from sat_tf.trained.limits import Limits, limit_paths, limits_in
 from sat_tf.trained.lite.reading import read_tokens
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
 from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
@@ -185,6 +186,8 @@ class LiteRTCaptioner:
     Attributes:
         grid: `(h, w)` of the annotations; of an export without attention `(1, L)`.
         locations: L.
+        limits: What it knows of its limits.
+        folder: Its folder.
 
     Raises:
         ValueError: The folder is not a LiteRT export, one of another format, or not whole; or its
@@ -195,7 +198,7 @@ class LiteRTCaptioner:
     def __init__(self, folder: str | Path, threads: int = 1) -> None:
         if threads < 1:
             raise invalid_value("threads", "at least 1", threads)
-        folder = Path(folder)
+        self.folder = folder = Path(folder)
         self.settings = read_settings(folder)
         self.vocabulary = Vocabulary.load(folder / VOCABULARY)
         paths = self.settings.files(folder)
@@ -206,6 +209,7 @@ class LiteRTCaptioner:
         self.locations = self._encode.shapes["annotations"][1]
         self.grid = self.settings.grid or (1, self.locations)
         self._check_sizes(folder)
+        self.limits = Limits()
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
 
     def _check_sizes(self, folder: Path) -> None:
@@ -240,7 +244,7 @@ class LiteRTCaptioner:
 
     def best(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
         """Returns the first of `beam`."""
-        return self._read(self._find(pixels, search), 0, _seen(pixels))
+        return self._told(self._read(self._find(pixels, search), 0, _seen(pixels)), pixels, search)
 
     def beam(self, pixels: np.ndarray, search: SearchConfig | None = None) -> list[Caption]:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.
@@ -254,7 +258,15 @@ class LiteRTCaptioner:
             All hypotheses with their maps, best first; the first one's `alternatives` are the rest.
         """
         found, seen = self._find(pixels, search), _seen(pixels)
-        return [self._read(found, k, seen) for k in range(len(found.tokens))]
+        best, *others = (self._read(found, k, seen) for k in range(len(found.tokens)))
+        return [self._told(best, pixels, search), *others]
+
+    def _told(self, best: Caption, pixels: np.ndarray, search: SearchConfig | None) -> Caption:
+        """Returns a caption with its familiarity and confidence; the encoder keeps annotations."""
+        if self.limits.familiarity is None:
+            return best
+        annotations = self._encode(pixels)["annotations"]
+        return self.limits.told([best], annotations, search or self.settings.search)[0]
 
     def _find(self, pixels: np.ndarray, search: SearchConfig | None) -> Found:
         search = search or self.settings.search
@@ -344,4 +356,16 @@ def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
                 f"{paths[name]} is not the file that this export was written with. Copy the whole "
                 "folder, or export it again."
             )
+    graphs = _digests(captioner.settings)
+    captioner.limits = limits_in(limit_paths(folder), graphs[:1], graphs)
     return captioner
+
+
+def limits_files(folder: Path, limits: Limits) -> dict[Path, bytes]:
+    """Returns the files that keep a captioner's limits beside the graphs of its export."""
+    graphs = _digests(read_settings(folder))
+    return {folder / name: kept for name, kept in limits.files(graphs[:1], graphs).items()}
+
+
+def _digests(settings: Settings) -> list[str]:
+    return [(settings.digests or {}).get(name, "") for name in (settings.encoder, START, STEP)]

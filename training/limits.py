@@ -1,0 +1,133 @@
+"""Limits that a run learns once it is trained, see `sat_tf.trained.limits`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sat_tf.fields import to_dict
+from sat_tf.files import finite, write_atomically
+from sat_tf.run_folder import RunFolder
+from sat_tf.trained.limits import Confidence, Familiarity, Limits, caption_evidence, limit_paths
+from training.metrics.risk import cross_validated, enough, judge
+
+if TYPE_CHECKING:
+    from sat_tf.config import SearchConfig
+    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.trained.captions import Caption
+    from training.data.examples import Split
+    from training.data.image_loader import InputSource
+    from training.metrics.bootstrap import Interval
+
+MOST = 6000
+"""Images of a split whose annotations are read, spread over it."""
+NO_CONFIDENCE = (
+    "Confidence is not learned: it takes 30 dev captions, five of them right and five not, or the "
+    "familiarity of their images is not known."
+)
+_BATCH = 64
+
+
+def forget(run_dir: Path) -> None:
+    """Removes what a run learned of its limits with earlier weights."""
+    for path in limit_paths(run_dir).values():
+        path.unlink()
+
+
+def learn_familiarity(
+    captioner: TrainedCaptioner | None, inputs: Mapping[Split, InputSource]
+) -> TrainedCaptioner | None:
+    """Learns the familiarity of images from those of train and of dev, and writes it to the run.
+
+    Nothing is written if fewer than two training images can be read.
+
+    Args:
+        captioner: The captioner, loaded from its run; None on a worker that is not the chief.
+        inputs: Train and dev with their inputs, in this order.
+
+    Returns:
+        The captioner, which knows it.
+    """
+    if captioner is None:
+        return None
+    means = [mean_annotations(captioner, *of_split) for of_split in inputs.items()]
+    if len(means[0]) > 1 and len(means[1]):
+        found = Familiarity.learn(*means, weights=[captioner.weights_sha256])
+        write_atomically(RunFolder(captioner.path).familiarity, found.content())
+        captioner.limits = Limits(found)
+    return captioner
+
+
+def mean_annotations(captioner: TrainedCaptioner, split: Split, source: InputSource) -> np.ndarray:
+    """Returns the mean annotation `[n, D]` of each image of a split, or of `MOST` of them."""
+    count = len(split)
+    every = np.unique(np.linspace(0, count - 1, min(count, MOST)).astype(int))
+    means, kept = [], []
+    for start in range(0, len(every), _BATCH):
+        indices = every[start : start + _BATCH]
+        read = source.read(indices)
+        if source.key != "annotations":
+            read = captioner.annotate(read)
+        means.append(np.asarray(read, np.float32).mean(axis=1))
+        kept += [index not in source.known and index not in source.found for index in indices]
+    return np.concatenate(means)[kept]
+
+
+def learn_confidence(
+    captioner: TrainedCaptioner,
+    search: SearchConfig,
+    captions: Sequence[Caption],
+    right: np.ndarray,
+    path: Path,
+) -> Confidence | None:
+    """Fits the chance of a caption of being right, and writes it with what it is worth.
+
+    Args:
+        captioner: Its captions; `familiarity` is known.
+        search: The search that found them.
+        captions: One of each dev image.
+        right: Whether each is, bool `[N]`.
+        path: The file.
+
+    Returns:
+        None, and no file, if too few captions are right, or wrong, to tell.
+    """
+    if not enough(right) or any(caption.familiarity is None for caption in captions):
+        return None
+    evidence = np.array([*map(caption_evidence, captions)])
+    scores, details = judge(cross_validated(evidence, right), right)
+    figures = {name: [round(part, 2) for part in score] for name, score in scores.items()}
+    figures = finite({"images": len(right), **figures, **details})
+    kept = {"search": to_dict(search), "figures": figures}
+    found = Confidence.learn(evidence, right, weights=[captioner.weights_sha256], **kept)
+    write_atomically(path, found.content())
+    captioner.limits = captioner.limits._replace(confidence=found)
+    return found
+
+
+def judge_captions(
+    confidence: Confidence | None, split: str, captions: Sequence[Caption], right: np.ndarray
+) -> tuple[dict[str, Interval], dict[str, Any]]:
+    """Measures the confidence of captions, see `judge`; that of dev, which fitted it, anew.
+
+    Args:
+        confidence: The captioner's.
+        split: Name of the split.
+        captions: One of each image.
+        right: Whether each is, bool `[N]`.
+
+    Returns:
+        Nothing without a confidence, or if the captions have none.
+    """
+    if confidence is None or any(caption.confidence is None for caption in captions):
+        return {}, {}
+    crossed = split == "dev"
+    if crossed and enough(right):
+        chances = cross_validated(np.array([*map(caption_evidence, captions)]), right)
+    else:
+        chances = np.array([caption.confidence for caption in captions])
+    scores, details = judge(chances, right)
+    return scores, {"cross_validated": crossed} | details
