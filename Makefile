@@ -49,8 +49,8 @@ test: $(DEV_STAMP) ## Run the tests (SLOW=1 for all, JOBS=1 in one process, ARGS
 docs: $(DOCS_STAMP) ## Build the site in build/docs, with the notebooks' output (takes minutes).
 	@echo "The notebooks are executed, which takes some minutes the first time."
 	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees \
-		-D nb_execution_mode=cache $(ARGS) docs build/docs
-	@echo "Open build/docs/index.html"
+		-D nb_execution_mode=cache -D live_page=1 $(ARGS) docs build/docs
+	@echo "Open build/docs/index.html; for its live page: $(BIN)/python -m http.server -d build/docs"
 
 bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step,search --json figures.json").
 	$(BIN)/python -m benchmarks.run $(ARGS)

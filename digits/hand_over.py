@@ -93,8 +93,8 @@ def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -
     return view(runs, at_end)
 
 
-def site(runs: Sequence[Path], folder: Path, runtime: int) -> dict[str, str]:
+def site(runs: Sequence[Path], folder: Path) -> dict[str, str]:
     """Adds the view to a page without a server: `serving.export`; see `digits.page.site.add`."""
     with loading():
         from digits.page.site import add
-    return add(runs, folder, runtime)
+    return add(runs, folder)

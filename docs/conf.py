@@ -51,6 +51,16 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # fields of dataclasses are described once
 napoleon_custom_sections = [("Call arguments", "params_style"), ("Output", "returns_style")]
 
+# The page `live`, which `make docs` adds, as it takes minutes.
+_LIVE, _LIVE_MODELS = "live", ("flickr8k_soft", "flickr8k_hard", "flickr8k_none")
+_LIVE_MODELS += ("ram_28", "dram_pairs", "stn_rts")
+_LIVE_FRAME = """
+```{raw} html
+<p><a href="live/index.html">Open it by itself</a></p>
+<iframe src="live/index.html" title="The page" width="100%" height="900" frameborder="0"></iframe>
+```
+"""
+
 # Files beside docs/ that a page of the site includes.
 _PAGES = {
     "README.md": "index",
@@ -124,8 +134,30 @@ def _init_signature(app, what, name, obj, options, text, returns) -> tuple[str, 
     return stringify_signature(found, show_annotation=False), None
 
 
+def _write_live_page(app: Sphinx) -> None:
+    """Writes the live page beside the site's own, unless there is no runtime for browsers."""
+    app.config.live_page = app.config.live_page and app.builder.format == "html"
+    if not app.config.live_page:
+        return
+    from serving.web.site import write_site
+
+    try:
+        write_site(Path(app.outdir, _LIVE), _LIVE_MODELS)
+    except ValueError as error:
+        app.config.live_page = False
+        print(f"The site has no live page. {error}")
+
+
+def _show_live_page(app: Sphinx, name: str, source: list[str]) -> None:
+    if name == _LIVE and app.config.live_page:
+        source[0] += _LIVE_FRAME
+
+
 def setup(app: Sphinx) -> None:
     """Registers the transform and the hooks, and CSV as plain text."""
+    app.add_config_value("live_page", False, "env", types=bool)
+    app.connect("builder-inited", _write_live_page)
+    app.connect("source-read", _show_live_page)
     app.add_transform(RootLinks)
     app.add_html_math_renderer("mathml", _mathml("inline"), _mathml("block"))
     app.connect("autodoc-process-docstring", _prepare_docstring, priority=400)

@@ -16,13 +16,13 @@ import numpy as np
 import digits
 from digits.models.config import ReaderConfig, read_reader_config
 from sat_tf.commands import native_log_kept
-from serving.web.app import Throttle, View
 from serving.web.captioning import UploadError
 from serving.web.model_process import ModelProcess
 from serving.web.sources import named
 
 if TYPE_CHECKING:
     from digits.reader import DigitReader
+    from serving.web.app import View
 
 NAME, TITLE = "digits", "Digits"
 FILES = resources.files(__package__)
@@ -72,6 +72,8 @@ def make_view(
     configs: dict[str, ReaderConfig], models: dict[str, Callable], opened: Callable[[], None]
 ) -> View:
     """Returns the view of models by name, that `opened` begins to load."""
+    from serving.web.app import Throttle, View  # a page without a server needs none of it
+
     facts = [
         {"name": name, "system": config.system, "digits": config.digits}
         for name, config in configs.items()

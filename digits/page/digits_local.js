@@ -4,6 +4,7 @@
 const SatDigits = {
   async models() {
     await SatEngine.page();
+    if (!SatEngine.able()) throw new Error("This browser has no WebAssembly SIMD, which the models need: it takes a newer one.");
     return SatEngine.json("digits.json");
   },
 

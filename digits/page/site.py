@@ -22,13 +22,12 @@ from serving.web.sources import named
 _SIGNATURE = "read"
 
 
-def add(runs: Sequence[Path], site: Path, runtime: int) -> dict[str, str]:
+def add(runs: Sequence[Path], site: Path) -> dict[str, str]:
     """Adds the view of digit models to a site.
 
     Args:
         runs: The models.
         site: The site's folder, in which the runtime is.
-        runtime: Bytes of the runtime, which are downloaded before a model.
 
     Returns:
         `path` and `title` of the view.
@@ -36,8 +35,10 @@ def add(runs: Sequence[Path], site: Path, runtime: int) -> dict[str, str]:
     Raises:
         RunError: A model is damaged, or a run that was not published.
     """
-    models = site / "models"
-    models.mkdir(exist_ok=True)
+    models, assets = site / "models", site / "assets"
+    for folder in (models, assets):
+        folder.mkdir(exist_ok=True)
+    runtime = max(path.stat().st_size for path in (site / "litert").glob("*.gz"))
     shown = []
     for name, folder in named([digits.published_folder(run) for run in runs]).items():
         reader = digits.load(folder)
@@ -50,7 +51,7 @@ def add(runs: Sequence[Path], site: Path, runtime: int) -> dict[str, str]:
     (site / f"{NAME}.json").write_text(json.dumps(shown), "utf-8")
     for asset in FILES.iterdir():
         if asset.name.endswith((".css", ".js")):
-            (site / "assets" / asset.name).write_bytes(asset.read_bytes())
+            (assets / asset.name).write_bytes(asset.read_bytes())
     page = (FILES / f"{NAME}.html").read_text("utf-8")
     page = page.replace("assets/ask.js", "assets/local.js")
     page = page.replace(f"assets/{NAME}_ask.js", f"assets/{NAME}_local.js")
