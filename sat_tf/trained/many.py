@@ -20,12 +20,12 @@ from sat_tf.trained.captions import Caption
 
 Item, Read = TypeVar("Item"), TypeVar("Read")
 
-_AHEAD = 4
+_AHEAD = 2
 _LOG = logging.getLogger(__name__)
 
 
 def read_ahead(items: Iterable[Item], read: Callable[[Item], Read]) -> Iterator[Read]:
-    """Yields `read(item)` of each item in turn; another thread reads up to four items more.
+    """Yields `read(item)` of each item in turn; another thread reads up to two items more.
 
     Items are taken one by one, in the caller's thread. What `read` raises comes in its turn.
     """
