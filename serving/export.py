@@ -1,4 +1,4 @@
-"""Export a run for TF Serving or LiteRT: `python -m serving.export --run-dir RUN`."""
+"""Export a run for TF Serving, LiteRT or a browser: `python -m serving.export --run-dir RUN`."""
 
 from __future__ import annotations
 
@@ -25,23 +25,28 @@ if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner
 
 
-Format = Literal["saved_model", "litert"]
+Format = Literal["saved_model", "litert", "web"]
 Precision = Literal["float32", "float16", "int8"]
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write a run as the next version of a SavedModel for TF Serving, or of a LiteRT folder."""
+    """Write a run as the next version of a SavedModel for TF Serving, or of a LiteRT folder; or
+    several as a page that needs no server."""
 
-    run_dir: Path
-    """Run folder of `python -m training.train`, or a published captioner's folder or name."""
+    run_dir: tuple[Path, ...]
+    """Run folder of `python -m training.train`, or a published captioner's folder or name; several
+    with `--format web`, which shows them side by side."""
     out: Path | None = None
-    """Folder of the versions 1, 2, ...; RUN/export, or captioners/NAME/export, by default; `litert`
-    in place of `export` for that format."""
+    """Folder of the versions 1, 2, ..., of `web` the page's; RUN/export, or captioners/NAME/export,
+    by default; `litert` or `web` in place of `export` for these formats."""
     format: Format = "saved_model"
-    """saved_model for TF Serving; litert for phones and small computers, without TensorFlow."""
+    """saved_model for TF Serving; litert for phones and small computers, without TensorFlow; web
+    for a page on any static host, whose captioners run in the browser."""
     litert_precision: Precision = "float32"
-    """Weights of a LiteRT export; int8 quantises activations too, as it goes."""
+    """Weights of a LiteRT or web export; int8 quantises activations too, as it goes."""
+    runtime: Path | None = None
+    """Archive of @litertjs/core for `--format web`; by default npm downloads it."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
     inference: Literal["expectation", "argmax"] | None = None
     """Choice of a location by hard attention; the run's own by default."""
@@ -50,32 +55,56 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     arguments = parse_flags(Arguments, argv, "serving.export")
-    if hand_over.takes(arguments.run_dir):
+    if arguments.format == "web":
+        return exit_status(lambda: run_web(arguments))
+    if len(arguments.run_dir) == 1 and hand_over.takes(arguments.run_dir[0]):
         given = {k: v for k, v in vars(arguments).items() if v != getattr(Arguments, k, None)}
+        given |= {"run_dir": arguments.run_dir[0]}
         return exit_status(lambda: hand_over.export(**{"out": None} | given))
     return exit_status(lambda: run(arguments))
+
+
+def run_web(arguments: Arguments) -> None:
+    """Writes the page, prints where it is."""
+    check_fields(arguments.search)
+    runs = [published.locate(run) for run in arguments.run_dir]
+    if not runs:
+        raise invalid_value("run_dir", "at least one captioner", "none")
+    from serving.web.site import write_site
+
+    out = arguments.out or published.output_dir(arguments.run_dir[0]) / "web"
+    print("Building the graphs of each captioner, a minute each ...", flush=True)
+    precision, inference = arguments.litert_precision, arguments.inference
+    write_site(out, arguments.run_dir, arguments.runtime, arguments.search, precision, inference)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    print(f"Wrote {out}, {size / 1e6:.1f} MB. Put it on any static host; to try it here:")
+    print(f"  python -m http.server --bind 127.0.0.1 --directory {out}")
 
 
 def run(arguments: Arguments) -> None:
     """Loads the run, exports it, prints what was baked in."""
     check_fields(arguments.search)
     if arguments.format != "litert" and arguments.litert_precision != "float32":
-        expected = "float32, or `--format litert` with it"
+        expected = "float32, or `--format litert` or `--format web` with it"
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
-    published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
-    print(f"Loading {arguments.run_dir} and building its graph, half a minute ...", flush=True)
+    if len(arguments.run_dir) != 1:
+        expected = "one captioner, or `--format web` with several"
+        raise invalid_value("run_dir", expected, " ".join(map(str, arguments.run_dir)) or "none")
+    (run_dir,) = arguments.run_dir
+    published.locate(run_dir)  # a wrong name is answered before TensorFlow is loaded
+    print(f"Loading {run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
         from sat_tf.trained.runs import load_captioner
         from serving.model_card import facts
 
     folder = "litert" if arguments.format == "litert" else "export"
-    out = arguments.out or published.output_dir(arguments.run_dir) / folder
-    captioner = load_captioner(arguments.run_dir)
+    out = arguments.out or published.output_dir(run_dir) / folder
+    captioner = load_captioner(run_dir)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = arguments.search.over(captioner.config.search)
     version = export(captioner, out, search, arguments.format, arguments.litert_precision)
-    print(f"Exported {arguments.run_dir} to {version}")
+    print(f"Exported {run_dir} to {version}")
     for name, value in facts(captioner, search, version).items():
         print(f"  {name:<20} {value}")
     (card,) = version.rglob(CARD_FILE.name)

@@ -153,6 +153,16 @@ def write_litert_card(
     (folder / CARD_FILE.name).write_text("\n\n".join(parts) + "\n", "utf-8")
 
 
+def write_site_card(
+    path: Path, captioner: TrainedCaptioner, search: SearchConfig, precision: str
+) -> None:
+    """Writes the card of a captioner on a page without a server."""
+    title = "# Image captioner\n\n*Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044)"
+    inside = _inside(facts(captioner, search, path.parent) | {"precision": precision})
+    found = ["## Scores", "Before its conversion to LiteRT.", *scores(captioner, search)]
+    path.write_text("\n\n".join([title + ", in a browser.", *inside, *found]) + "\n", "utf-8")
+
+
 def _inside(rows: Mapping[str, str]) -> tuple[str, str]:
     lines = (f"| {name} | {value} |" for name, value in rows.items())
     return "## What is inside", "\n".join(["| option | value |", "| --- | --- |", *lines])

@@ -1,4 +1,4 @@
-// Questions to the page's own server, with patience for models that are being loaded or busy.
+// The page's engine: questions to its own server, with patience for models that are being loaded or busy.
 "use strict";
 
 const SatAsk = (() => {
@@ -79,4 +79,56 @@ const SatAsk = (() => {
   }
 
   return { ask, lines, Refused };
+})();
+
+// What the page asks; a page without a server has the engine of local.js in this place.
+const SatEngine = (() => {
+  const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
+  const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
+  const LONGEST = 1600; // pixels of its longer side then
+  let most = 20; // MB
+
+  async function page() {
+    try {
+      const found = await (await fetch("api/page")).json();
+      most = found.max_mb;
+      return found;
+    } catch {
+      throw new Error("The page's own server does not answer: is it still running? Then load the page again.");
+    }
+  }
+
+  // A large photograph as a smaller JPEG, upright; any other file as it is.
+  async function shrink(image) {
+    if (image.size < LARGE) return image;
+    let bitmap;
+    try {
+      bitmap = await createImageBitmap(image);
+    } catch {
+      return image; // a format that the browser does not read: the server may
+    }
+    const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
+    const canvas = SatViewer.element("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
+    const context = canvas.getContext("2d");
+    context.imageSmoothingQuality = "high";
+    context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    bitmap.close();
+    const smaller = await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.95));
+    return smaller && smaller.size < image.size ? smaller : image;
+  }
+
+  async function prepare(image) {
+    const smaller = await shrink(image);
+    if (smaller.size > most * 2 ** 20) throw new Error(`This file is larger than ${most} MB: make it smaller.`);
+    return smaller;
+  }
+
+  function captions(image, { signal }, take) {
+    return SatAsk.lines("api/captions", { image }, signal, (line) => {
+      if (OF_THE_PHOTOGRAPH.has(line.status)) throw new SatAsk.Refused(line.error, line.status);
+      take(line);
+    });
+  }
+
+  return { page, begin: () => {}, prepare, captions };
 })();

@@ -4,10 +4,7 @@
 (() => {
   const { element } = SatViewer;
   const find = (query) => document.querySelector(query);
-  const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
-  const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
-  const LONGEST = 1600; // pixels of its longer side then
-  let page = { models: [], samples: [], notes: [], about: [], views: [], max_mb: 20 };
+  let page = { models: [], samples: [], notes: [], about: [], views: [] };
   let comparison;
   let asked = { stop: new AbortController(), url: "", answers: [] };
   let shown = asked; // the one that is on the page
@@ -17,14 +14,14 @@
   async function start() {
     listen();
     try {
-      page = await (await fetch("api/page")).json();
-    } catch {
-      return say("The page's own server does not answer: is it still running? Then load the page again.");
+      page = await SatEngine.page();
+    } catch (error) {
+      return say(error.message);
     }
     find("#views").hidden = !page.views.length;
     find("#views").append(...page.views.map(({ path, title }) => element("a", { href: path }, title)));
     find("#about").textContent = page.about.join(" ");
-    find("#notes").replaceChildren(...page.notes.map((note) => element("p", {}, note)));
+    page.notes.forEach(note);
     const groups = new Map(page.samples.map((sample) => [sample.group, []]));
     page.samples.forEach((sample) => groups.get(sample.group).push(element("li", {}, sampleButton(sample))));
     find("#samples").replaceChildren(...[...groups].map(([name, items], i) =>
@@ -32,6 +29,10 @@
     find("#sources").replaceChildren(...page.samples.map((sample) => element("li", {}, `${sample.title}: ${sample.source}`)));
     comparison = new SatViewer.Comparison(find("#results"), page.models, page.kinds);
     if (page.models.length && page.samples.length) await take(page.samples[0], find(".samples button"), false);
+  }
+
+  function note(text) {
+    find("#notes").append(element("p", {}, text));
   }
 
   function sampleButton(sample) {
@@ -43,21 +44,31 @@
 
   async function take(sample, button, arrive = true) {
     try {
-      await show(await (await fetch(`samples/${sample.file}`)).blob(), button, arrive);
+      await show(await (await fetch(`samples/${sample.file}`)).blob(), { sample, button, arrive });
     } catch {
-      say("The sample cannot be loaded: is the page's own server still running?");
+      say("The sample cannot be loaded: is there a network, and the page's own server still running?");
     }
   }
 
+  // Lets the engine get ready for a photograph, and shows how far it is.
+  const prepare = () => SatEngine.begin(note, loading);
+
+  function loading({ loading: [done, whole] }) {
+    const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+    find("#loading").hidden = done >= whole;
+    Object.assign(find("#loading progress"), { value: done, max: whole });
+    find("#loading span").textContent = `Loading the captioners: ${megabytes(done)} of ${megabytes(whole)} MB`;
+  }
+
   function listen() {
-    find("#choose").addEventListener("click", () => find("#file").click());
+    find("#choose").addEventListener("click", () => { find("#file").click(); prepare(); });
     find("#file").addEventListener("change", (event) => {
       receive(event.target.files);
       event.target.value = ""; // so that the same file can be chosen again
     });
     let inside = 0; // elements entered and not left
     const mark = (by) => document.body.classList.toggle("dragging", (inside = Math.max(0, inside + by)) > 0);
-    document.addEventListener("dragenter", () => mark(1));
+    document.addEventListener("dragenter", () => { mark(1); prepare(); });
     document.addEventListener("dragleave", () => mark(-1));
     document.addEventListener("dragover", (event) => event.preventDefault());
     document.addEventListener("drop", (event) => {
@@ -81,49 +92,34 @@
     else say("That was not a file. Drop or paste a photograph itself, not a link to one.");
   }
 
-  // A large photograph as a smaller JPEG, upright; any other file as it is.
-  async function shrink(image) {
-    if (image.size < LARGE) return image;
-    let bitmap;
-    try {
-      bitmap = await createImageBitmap(image);
-    } catch {
-      return image; // a format that the browser does not read: the server may
-    }
-    const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
-    const canvas = element("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
-    const context = canvas.getContext("2d");
-    context.imageSmoothingQuality = "high";
-    context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-    bitmap.close();
-    const smaller = await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.95));
-    return smaller && smaller.size < image.size ? smaller : image;
-  }
-
   // Shows an image, and asks all captioners about it; one that is refused gives way to the last.
-  // `button` is the sample that it came from; with `arrive`, the captions are brought into view.
-  async function show(image, button = null, arrive = true) {
+  // `sample` and `button` are those it came from; with `arrive`, the captions are brought into view.
+  async function show(image, { sample = null, button = null, arrive = true } = {}) {
     asked.stop.abort();
     const mine = (asked = { stop: new AbortController(), url: "", answers: [], button, arrive });
     say("");
     find("#results").setAttribute("aria-busy", true);
-    const smaller = await shrink(image);
+    if (!sample) prepare();
+    try {
+      image = await SatEngine.prepare(image);
+    } catch (error) {
+      return end(mine, error.message);
+    }
     if (mine !== asked) return;
-    if (smaller.size > page.max_mb * 2 ** 20) return end(mine, `This file is larger than ${page.max_mb} MB: make it smaller.`);
-    const url = URL.createObjectURL(smaller);
+    const url = URL.createObjectURL(image);
     const probe = element("img", { src: url });
     const preview = await probe.decode().then(() => url, () => ""); // a format that the browser does not show
     if (mine !== asked) return URL.revokeObjectURL(url);
-    Object.assign(mine, { image: smaller, url, preview, before: shown.before || shown });
+    Object.assign(mine, { image, url, preview, before: shown.before || shown });
     if (mine.before !== shown) URL.revokeObjectURL(shown.url);
     present(mine);
     if (arrive) find("#results").focus({ preventScroll: true });
     bring(arrive);
     page.models.forEach((_, i) => comparison.wait(i, "Looking …"));
     try {
-      await SatAsk.lines("api/captions", { image: smaller }, mine.stop.signal, ({ model, ...line }) => {
-        if (OF_THE_PHOTOGRAPH.has(line.status)) throw new SatAsk.Refused(line.error, line.status);
-        if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);
+      await SatEngine.captions(image, { sample, signal: mine.stop.signal }, ({ model, ...line }) => {
+        if (line.loading) loading(line);
+        else if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);
         else put(mine, page.models.indexOf(model), line);
       });
       end(mine, "");
@@ -164,6 +160,7 @@
       present(mine.before);
     }
     find("#results").setAttribute("aria-busy", false);
+    find("#loading").hidden = true;
     say(message);
   }
 

@@ -1,0 +1,96 @@
+// LiteRT in a worker: files downloaded whole, its runtime, and graphs that are called by the names of their tensors.
+const HOME = new URL("../litert/", import.meta.url);
+const SITE = new URL("../", import.meta.url);
+
+let files = {}; // of the site: `size` and `sha256` by path
+let hear = () => {}; // told how many bytes came of how many
+let runtime = null;
+let cacheName = null;
+
+// What is downloaded from now on; `onBytes` gets the bytes of a file so far, and its size.
+export function begin(known, cache, onBytes) {
+  [files, cacheName, hear] = [known, cache, onBytes];
+}
+
+// A file of the site, complete; it is kept for the time without network.
+export async function download(path, { size, sha256 } = files[path], onBytes = hear) {
+  const url = new URL(path, SITE).href;
+  const fails = (why) => new Error(`${path} ${why}`);
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  const response = await fetch(url).catch(() => { throw fails("cannot be loaded: is there a network? Then try again."); });
+  if (!response.ok) throw fails(`is not there (status ${response.status}): load the page again, or copy the whole site.`);
+  try {
+    for (const reader = response.body.getReader(); ;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      if (at + value.length <= size) bytes.set(value, at);
+      at += value.length;
+      onBytes(Math.min(at, size), size, path);
+    }
+  } catch {
+    throw fails(`broke off after ${(at / 1e6).toFixed(1)} of ${(size / 1e6).toFixed(1)} MB: try again.`);
+  }
+  if (at !== size || (await digest(bytes, sha256)) !== sha256) throw fails("is not the file that this page was made with: load the page again, or copy the whole site.");
+  if (cacheName && globalThis.caches) await (await caches.open(cacheName)).put(url, new Response(bytes)).catch(() => {}); // no room
+  return bytes;
+}
+
+async function digest(bytes, otherwise) {
+  if (!globalThis.crypto?.subtle) return otherwise; // over plain HTTP: the size has to do
+  const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(sum, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// Takes the place of `@litertjs/wasm-utils`, which the runtime asks for.
+export async function createWasmLib(Library, script) {
+  const packed = await download(script.slice(SITE.href.length).replace(/\.js$/, ".wasm.gz"));
+  const wasmBinary = await inflate(packed, "gzip");
+  importScripts(script);
+  return new Library(await self.ModuleFactory({ wasmBinary, locateFile: (name) => name }));
+}
+
+export async function inflate(bytes, kind) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream(kind));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+export function start() {
+  runtime ??= import(new URL("index.js", HOME)).then(async (library) => {
+    await library.loadLiteRt(HOME.href);
+    return library;
+  });
+  runtime.catch(() => (runtime = null)); // so that the next photograph tries again
+  return runtime;
+}
+
+// A graph: `shapes` of its inputs, and `run`, from arrays or tensors to tensors, which the caller deletes.
+export async function open(bytes) {
+  const { loadAndCompile, Tensor } = await start();
+  const graph = await loadAndCompile(bytes, { accelerator: "wasm" }); // by WebGPU captions are others
+  const shapes = Object.fromEntries(graph.getInputDetails().map(({ name, shape }) => [name, [...shape]]));
+  const run = async (inputs) => {
+    const own = [];
+    const tensors = Object.entries(inputs).map(([name, value]) => {
+      if (!ArrayBuffer.isView(value)) return [name, value];
+      own.push(new Tensor(value, shapes[name]));
+      return [name, own.at(-1)];
+    });
+    try {
+      return await graph.run(Object.fromEntries(tensors));
+    } finally {
+      own.forEach((tensor) => tensor.delete());
+    }
+  };
+  return { shapes, run };
+}
+
+// The numbers of tensors, which end with it.
+export async function values(tensors) {
+  const read = {};
+  for (const [name, tensor] of Object.entries(tensors)) {
+    read[name] = await tensor.data();
+    tensor.delete();
+  }
+  return read;
+}

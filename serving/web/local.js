@@ -1,0 +1,94 @@
+// The page's engine without a server: the captioners run in a worker of this browser.
+"use strict";
+
+const SatEngine = (() => {
+  // A module with one operation on vectors: the runtime needs them.
+  const SIMD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11];
+  const able = () => typeof WebAssembly === "object" && WebAssembly.validate(new Uint8Array(SIMD));
+  const UNABLE = "This browser has no WebAssembly SIMD, which the captioners need: the samples work, other photographs take a newer browser.";
+  const OTHER_TAB = "This page is open in another tab, too: each takes its own memory.";
+
+  let site = null;
+  let worker = null;
+  let next = 0;
+  let whole = 0; // bytes of all that is downloaded
+  const waiting = new Map(); // what hears of a job, by its number
+
+  async function json(path) {
+    const response = await fetch(path);
+    if (!response.ok) throw new Error(`${path} is missing (status ${response.status})`);
+    return response.json();
+  }
+
+  async function page() {
+    site = await json("page.json").catch((error) => { throw new Error(`The page's own files cannot be loaded: ${error.message}.`); });
+    whole = site.download;
+    if (!able()) site.notes.push(UNABLE);
+    // Browsers have it on https and localhost alone.
+    navigator.serviceWorker?.register(`offline.js?v=${site.version}`).catch(() => {});
+    return site;
+  }
+
+  function post(file, hear) {
+    if (!worker) {
+      worker = new Worker("assets/worker.js");
+      const end = (failed) => {
+        worker?.terminate();
+        worker = null; // the next photograph begins with a new one
+        [...waiting.values()].forEach((tell) => tell({ failed }));
+        waiting.clear();
+      };
+      worker.onerror = () => end("The captioners stopped: try again, or load the page again.");
+      worker.onmessage = ({ data }) => {
+        waiting.get(data.id)?.(data);
+        if (data.broken) end(data.failed);
+        else if (data.done || data.failed) waiting.delete(data.id);
+      };
+    }
+    waiting.set(++next, hear);
+    worker.postMessage({ id: next, page: site, cache: `sat_tf ${new URL("./", location)} ${site.version}`, file });
+  }
+
+  // Loads the captioners before there is a photograph; `note` is told what is worth knowing.
+  let begun = false;
+  function begin(note, take) {
+    if (begun || !able()) return;
+    begun = true;
+    navigator.locks?.request("sat_tf", { ifAvailable: true }, (lock) => (lock ? new Promise(() => {}) : note(OTHER_TAB)));
+    post(null, (line) => line.loading && take(progress(line)));
+  }
+
+  const progress = ({ loading }) => ({ loading: [loading, whole] });
+
+  // Hands over the answer of each captioner; of a sample it came with the page.
+  async function captions(image, { sample, signal }, take) {
+    if (sample) return (await json(`samples/${sample.file}.json`)).forEach(take);
+    if (!able()) throw new Error(UNABLE);
+    await new Promise((done, fail) => {
+      signal.addEventListener("abort", () => fail(signal.reason));
+      post(image, (line) => {
+        if (line.failed) fail(new Error(line.failed));
+        else if (line.done) done();
+        else if (line.loading) take(progress(line));
+        else if (line.model && !signal.aborted) take({ model: line.model, ...answer(line) });
+      });
+    });
+  }
+
+  // As `viewer_data` of the server's page.
+  function answer({ model, captions: found, width, height }) {
+    const { kind, lang, grid, resize } = site.captioners.find(({ name }) => name === model);
+    const side = Math.min(width, height);
+    const [left, top] = [(width - side) >> 1, (height - side) >> 1];
+    const crop = resize === "crop" ? [left / width, top / height, (left + side) / width, (top + side) / height] : [0, 0, 1, 1];
+    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop };
+  }
+
+  function hypothesis({ text, score, words }) {
+    const peak = words.reduce((most, { alpha = [] }) => alpha.reduce((a, b) => Math.max(a, b), most), 0);
+    const map = (alpha) => alpha && btoa(String.fromCharCode(...alpha.map((weight) => Math.round((255 * weight) / peak))));
+    return { text, score, peak, words: words.map(({ alpha, beta = null, ...word }) => ({ ...word, beta, map: map(alpha) ?? null })) };
+  }
+
+  return { page, begin, captions, prepare: async (image) => image };
+})();

@@ -1,0 +1,117 @@
+// A photograph as the encoder gets it: the pixels of `sat_tf/images/pillow.py`, to the last bit.
+// A canvas scales otherwise in each browser, and captions change with it: here it only copies.
+
+const BAND = 256; // rows that are copied at a time
+
+// Float32 [size, size, 3], 0 to 255, and the photograph's height and width.
+export async function readPixels(file, size, resize, mostPixels) {
+  const { width, height, rows } = await decode(file, mostPixels);
+  const side = Math.min(width, height);
+  const [left, top, wide, high] = resize === "crop" ? [(width - side) >> 1, (height - side) >> 1, side, side] : [0, 0, width, height];
+  const across = triangle(wide, size);
+  const narrow = new Float32Array(high * size * 3);
+  for (let y = 0; y < high; y += BAND) {
+    const count = Math.min(BAND, high - y);
+    squeeze(await rows(left, top + y, wide, count), wide, count, across, narrow.subarray(y * size * 3), size);
+  }
+  return { pixels: stack(narrow, triangle(high, size), size), width, height };
+}
+
+// The photograph upright, and what reads some of its rows as RGBA. An alpha channel is dropped, the
+// colours under it stay: a canvas loses them, so that files with one are read a second time.
+async function decode(file, mostPixels) {
+  const unreadable = () => new Error(
+    /hei[cf]$/i.test(file.type || file.name) ? "This browser does not read HEIC: save the photograph as JPEG first."
+      : "This file cannot be read as an image by this browser.");
+  if (!file.size) throw new Error("The file is empty.");
+  const bitmap = await createImageBitmap(file, { colorSpaceConversion: "none", premultiplyAlpha: "none" }).catch(() => { throw unreadable(); });
+  const { width, height } = bitmap;
+  if (width * height > mostPixels) {
+    bitmap.close();
+    throw new Error(`This image has ${width} x ${height} pixels, more than are read: at most ${Math.floor(mostPixels / 1e6)} megapixels. Make it smaller first.`);
+  }
+  let canvas = null;
+  const copied = async (left, top, wide, high) => {
+    if (canvas?.width !== wide) canvas = new OffscreenCanvas(wide, Math.min(BAND, height));
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    context.globalCompositeOperation = "copy";
+    context.drawImage(bitmap, left, top, wide, high, 0, 0, wide, high);
+    return context.getImageData(0, 0, wide, high).data;
+  };
+  let frame = null;
+  const rows = async (left, top, wide, high) => {
+    const found = frame ? null : await copied(left, top, wide, high);
+    if ((found && opaque(found)) || !globalThis.ImageDecoder) return found;
+    frame ??= await straight(file);
+    return frame ? part(frame, width, left, top, wide, high) : found;
+  };
+  return { width, height, rows };
+}
+
+function opaque(rgba) {
+  for (let i = 3; i < rgba.length; i += 4) if (rgba[i] !== 255) return false;
+  return true;
+}
+
+// The whole image as RGBA with the colours under its alpha; null where the browser cannot.
+async function straight(file) {
+  if (!(await ImageDecoder.isTypeSupported(file.type))) return null;
+  const decoder = new ImageDecoder({ data: await file.arrayBuffer(), type: file.type, colorSpaceConversion: "none", premultiplyAlpha: "none" });
+  const { image } = await decoder.decode();
+  const pixels = new Uint8ClampedArray(image.codedWidth * image.codedHeight * 4);
+  await image.copyTo(pixels, { format: "RGBA" });
+  image.close();
+  decoder.close();
+  return pixels;
+}
+
+function part(frame, width, left, top, wide, high) {
+  const found = new Uint8ClampedArray(wide * high * 4);
+  for (let y = 0; y < high; y++) found.set(frame.subarray(((top + y) * width + left) * 4, ((top + y) * width + left + wide) * 4), y * wide * 4);
+  return found;
+}
+
+// Of each place of the result the first input that counts, and the weights from there, by which
+// Pillow scales: a triangle as wide as the scale.
+function triangle(input, output) {
+  const scale = input / output;
+  const reach = Math.max(scale, 1);
+  return Array.from({ length: output }, (_, i) => {
+    const centre = (i + 0.5) * scale;
+    const first = Math.max(0, Math.trunc(centre - reach + 0.5));
+    const last = Math.min(input, Math.trunc(centre + reach + 0.5));
+    const weights = Float64Array.from({ length: last - first }, (_, j) => Math.max(0, 1 - Math.abs((first + j + 0.5 - centre) / reach)));
+    const sum = weights.reduce((total, weight) => total + weight, 0);
+    return [first, weights.map((weight) => weight / sum)];
+  });
+}
+
+function squeeze(rgba, wide, high, across, narrow, size) {
+  for (let y = 0, to = 0; y < high; y++) {
+    for (let x = 0; x < size; x++, to += 3) {
+      const [first, weights] = across[x];
+      let [red, green, blue] = [0, 0, 0];
+      for (let j = 0, from = (y * wide + first) * 4; j < weights.length; j++, from += 4) {
+        red += weights[j] * rgba[from];
+        green += weights[j] * rgba[from + 1];
+        blue += weights[j] * rgba[from + 2];
+      }
+      narrow[to] = red;
+      narrow[to + 1] = green;
+      narrow[to + 2] = blue;
+    }
+  }
+}
+
+function stack(narrow, down, size) {
+  const wide = size * 3;
+  const pixels = new Float32Array(size * wide);
+  down.forEach(([first, weights], y) => {
+    for (let x = 0; x < wide; x++) {
+      let sum = 0;
+      for (let j = 0; j < weights.length; j++) sum += weights[j] * narrow[(first + j) * wide + x];
+      pixels[y * wide + x] = Math.min(255, Math.max(0, sum));
+    }
+  });
+  return pixels;
+}
