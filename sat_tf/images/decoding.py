@@ -26,8 +26,8 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
     """Decodes an encoded image to RGB.
 
     Reads JPEG (grey and CMYK too), PNG (palette and 16 bit too), GIF (first frame), BMP (of 8,
-    24 or 32 bits per pixel, not compressed) and WebP (first frame). An alpha channel is dropped,
-    and EXIF orientation is ignored.
+    24 or 32 bits per pixel, not compressed) and WebP (first frame). What is transparent
+    lies over white, see `sat_tf.images.pillow.to_rgb`; EXIF orientation is ignored.
 
     Args:
         image_bytes: Scalar string, the content of an image file.
@@ -62,7 +62,7 @@ def read(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     readers = [  # in the order of `headers.FORMATS`
         (headers.check_jpeg, _decode_jpeg),
-        (headers.check_png, lambda content: tf.io.decode_png(content, channels=3)),
+        (headers.check_png, _decode_png),
         (headers.check_gif, _decode_gif),
         (headers.check_bmp, _decode_bmp),
         (headers.check_webp, _decode_webp),
@@ -105,7 +105,25 @@ def _decode_bmp(content: tf.Tensor) -> tf.Tensor:
 
 def _decode_webp(content: tf.Tensor) -> tf.Tensor:
     # With channels=3 the decoder refuses a file that has alpha, as every animation does.
-    return tf.io.decode_image(content, expand_animations=False)[..., :3]
+    return _over_white(tf.io.decode_image(content, expand_animations=False))
+
+
+def _decode_png(content: tf.Tensor) -> tf.Tensor:
+    # The alpha that a file lacks is filled in as 2^bits - 1 even where it has less than 8 bits.
+    bits = tf.cast(tf.io.decode_raw(tf.strings.substr(content, 24, 1), tf.uint8)[0], tf.int32)
+    opaque = tf.bitwise.left_shift(1, tf.minimum(bits, 8)) - 1
+    return _over_white(tf.io.decode_png(content, channels=4), tf.cast(opaque, tf.uint8))
+
+
+def _over_white(image: tf.Tensor, opaque: tf.Tensor | int = 255) -> tf.Tensor:
+    """Lays a uint8 image `[h, w, 3]` or `[h, w, 4]` over white, unless its alpha is all `opaque`."""
+    colour, alpha = image[..., :3], image[..., 3:]
+
+    def blend() -> tf.Tensor:
+        wide, share = tf.cast(colour, tf.uint16), tf.cast(alpha, tf.uint16)
+        return tf.cast((wide * share + 127) // 255 + 255 - share, tf.uint8)
+
+    return tf.cond(tf.reduce_all(tf.equal(alpha, opaque)), lambda: colour, blend)
 
 
 def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:

@@ -199,8 +199,8 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Cuts a GIF after its first frame.
 
     The decoder unpacks every frame before it returns the first, and an animation of a few
-    megabytes can hold thousands. No colour stays transparent: the decoder would paint it black,
-    where other formats, and Pillow, show the colour of the file.
+    megabytes can hold thousands. The colour that is transparent becomes white and opaque, as in
+    other formats: the decoder would paint it black.
 
     Returns:
         Scalar string, a GIF of one frame; int64 `[2]`, `(height, width)`, zeros if no frame was
@@ -242,10 +242,24 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     kept, flags = tf.strings.substr(image_bytes, 0, tf.minimum(end, length)), control + 3
     opaque = tf.cond(
         (control > 0) & (flags < tf.strings.length(kept)),
-        lambda: _change_byte(kept, flags, lambda value: value & ~_GIF_TRANSPARENT),
+        lambda: _whitened(kept, data, flags, frame),
         lambda: kept,
     )
     return tf.strings.join([opaque, b";"]), size
+
+
+def _whitened(
+    gif: tf.Tensor, data: tf.Tensor, flags: tf.Tensor, frame: tf.Tensor
+) -> tf.Tensor:
+    """Makes the colour white that the flags at this place of a GIF make transparent, and clears them."""
+    own = tf.cast(data[frame + 9], tf.int32) >= 128  # the frame has a table of colours
+    place = tf.where(own, frame + 10, 13) + 3 * tf.cast(data[flags + 3], tf.int32)
+    used = (data[flags] & _GIF_TRANSPARENT > 0) & (place + 3 <= tf.strings.length(gif))
+    rest = tf.strings.substr(gif, place + 3, tf.strings.length(gif))
+    white = tf.cond(
+        used, lambda: tf.strings.join([tf.strings.substr(gif, 0, place), b"\xff" * 3, rest]), lambda: gif
+    )
+    return _change_byte(white, flags, lambda value: value & ~_GIF_TRANSPARENT)
 
 
 def _run_of_blocks(data: tf.Tensor, position: tf.Tensor, length: tf.Tensor) -> tf.Tensor:

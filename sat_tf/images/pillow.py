@@ -1,7 +1,7 @@
 """Images by Pillow alone, without TensorFlow: files turned upright and converted; pixels.
 
-TensorFlow's decoders ignore the EXIF orientation and read no TIFF: photographs are turned upright
-and encoded again; TIFF, HEIC and AVIF are converted. Pillow scales in float32 and with the kernel
+TensorFlow's decoders ignore the EXIF orientation and read no TIFF: what they shall read is turned
+upright and encoded again; TIFF, HEIC and AVIF are converted. `decode` turns the pixels themselves. Pillow scales in float32 and with the kernel
 of `tf.image.resize(..., "bilinear", antialias=True)`, a triangle as wide as the scale, so pixels
 agree with those of `sat_tf.images.decoding` to rounding.
 """
@@ -156,7 +156,7 @@ def upright(image_bytes: bytes) -> bytes:
             if silent:
                 return image_bytes
             _check_size(image)
-            turn = _TURNS.get(image.getexif().get(EXIF_ORIENTATION))
+            turn = _turn_of(image)
             if turn is None:
                 return image_bytes
             kind = "JPEG" if image.format in ("JPEG", "MPO") else "PNG"
@@ -168,16 +168,32 @@ def upright(image_bytes: bytes) -> bytes:
     return turned.getvalue()
 
 
+def _turn_of(image: Image.Image) -> Image.Transpose | None:
+    """Returns what turns an image upright by its EXIF; None if it is, or its EXIF is broken."""
+    try:
+        return _TURNS.get(image.getexif().get(EXIF_ORIENTATION))
+    except Exception:  # Pillow's readers raise almost anything on broken files
+        return None
+
+
 def _check_size(image: Image.Image) -> None:
     if max(image.size) > MAX_SIDE or image.width * image.height > MAX_PIXELS:
         raise ValueError(f"{image.width} x {image.height} pixels are too many")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Converts to RGB as `decode` does: 16 bits keep the high byte, where Pillow clips at 255."""
+    """Converts to RGB as `decode` does: 16 bits keep the high byte, where Pillow clips at 255.
+
+    What is transparent lies over white, as on a page: a colour c of 255 with an alpha of a becomes
+    c a / 255, rounded, and 255 - a.
+    """
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    return image.convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    pixels = np.asarray(image.convert("RGBA"), np.uint16)
+    colour, alpha = pixels[..., :3], pixels[..., 3:]
+    return Image.fromarray(((colour * alpha + 127) // 255 + 255 - alpha).astype(np.uint8))
 
 
 def centred_square(height: int, width: int) -> tuple[int, int, int]:
@@ -229,14 +245,14 @@ def _follow_segments(content: bytes) -> tuple[int, int]:
 
 
 def read_content(image: str | Path | bytes) -> bytes:
-    """Reads an image file and turns it upright by its EXIF.
+    """Reads an image file, converted if its format is none of `FORMATS`.
 
     Raises:
         ValueError: It cannot be read.
     """
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
-        return read_upright(image)
+        return to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes())
     except OSError as error:
         raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
     except ValueError as error:
@@ -244,7 +260,7 @@ def read_content(image: str | Path | bytes) -> bytes:
 
 
 def decode(content: bytes) -> Image.Image:
-    """Decodes an image file to RGB, the first frame of an animation.
+    """Decodes an image file to RGB, turned upright by its EXIF: the first frame of an animation.
 
     Raises:
         ValueError: It cannot be read, or has too many pixels or scans.
@@ -253,7 +269,8 @@ def decode(content: bytes) -> Image.Image:
         check_scans(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             _check_size(image)
-            return to_rgb(image)
+            pixels, turn = to_rgb(image), _turn_of(image)
+            return pixels if turn is None else pixels.transpose(turn)
     except UnidentifiedImageError as error:
         raise ValueError(f"Cannot read the image: {_UNKNOWN}.") from error
     except Exception as error:  # Pillow's readers raise almost anything on broken files

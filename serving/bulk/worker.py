@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sat_tf.commands import loading
-from sat_tf.images.pillow import decode, read_upright, resize
+from sat_tf.images.pillow import decode, resize, to_decodable, upright
 from sat_tf.trained.limits import limit_paths, limits_in
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export
 from sat_tf.trained.many import read_ahead
@@ -106,13 +106,13 @@ def _given(row: tuple[str, bytearray | None]) -> Image:
 
 
 def prepare(content: bytes) -> bytes | str:
-    """Turns a file as its EXIF asks, a TIFF into a PNG; or says why it cannot be read."""
+    """Converts a TIFF to a PNG, and the like; or says why a file cannot be read."""
     if not content:
         return "the file is empty"
     if len(content) > MAX_BYTES:
         return f"{len(content) / 1e6:.0f} MB are more than {MAX_BYTES / 1e6:.0f} MB"
     try:
-        return read_upright(content)
+        return to_decodable(content)
     except ValueError as error:
         return str(error)
 
@@ -157,7 +157,11 @@ def _by_session(
     """Captions in batches; the files of the next are read meanwhile."""
     from serving.client.captions import read_caption, split
 
-    images = read_ahead(items, read)
+    def turned(item: Item) -> Image:
+        path, content = read(item)
+        return path, content if isinstance(content, str) else upright(content)
+
+    images = read_ahead(items, turned)
     for batch in split(images, job.batch_size, BATCH_BYTES, lambda image: len(image[1])):
         readable = [content for _, content in batch if isinstance(content, bytes)]
         values = load_session(folder, cores, job.maps)(readable) if readable else {}

@@ -47,7 +47,8 @@ export async function createWasmLib(Library, script) {
   const packed = await download(script.slice(SITE.href.length).replace(/\.js$/, ".wasm.gz"));
   const wasmBinary = await inflate(packed, "gzip");
   importScripts(script);
-  return new Library(await self.ModuleFactory({ wasmBinary, locateFile: (name) => name }));
+  const quiet = () => {}; // it tells the console how it is
+  return new Library(await self.ModuleFactory({ wasmBinary, locateFile: (name) => name, print: quiet, printErr: quiet }));
 }
 
 export async function inflate(bytes, kind) {
@@ -57,7 +58,9 @@ export async function inflate(bytes, kind) {
 
 export function start() {
   runtime ??= import(new URL("index.js", HOME)).then(async (library) => {
-    await library.loadLiteRt(HOME.href);
+    const { warn } = console;
+    console.warn = () => {}; // it looks for a GPU, by which captions would be others
+    await library.loadLiteRt(HOME.href).finally(() => (console.warn = warn));
     return library;
   });
   runtime.catch(() => (runtime = null)); // so that the next photograph tries again
@@ -67,7 +70,7 @@ export function start() {
 // A graph: `shapes` of its inputs, and `run`, from arrays or tensors to tensors, which the caller deletes.
 export async function open(bytes) {
   const { loadAndCompile, Tensor } = await start();
-  const graph = await loadAndCompile(bytes, { accelerator: "wasm" }); // by WebGPU captions are others
+  const graph = await loadAndCompile(bytes, { accelerator: "wasm" });
   const shapes = Object.fromEntries(graph.getInputDetails().map(({ name, shape }) => [name, [...shape]]));
   const run = async (inputs) => {
     const own = [];

@@ -55,7 +55,10 @@ const SatEngine = (() => {
     if (begun || !able()) return;
     begun = true;
     navigator.locks?.request("sat_tf", { ifAvailable: true }, (lock) => (lock ? new Promise(() => {}) : note(OTHER_TAB)));
-    post(null, (line) => line.loading && take(progress(line)));
+    post(null, (line) => {
+      if (line.loading) take(progress(line));
+      if (line.ready && navigator.serviceWorker?.controller) site.shell.forEach((path) => fetch(path)); // it keeps them
+    });
   }
 
   const progress = ({ loading }) => ({ loading: [loading, whole] });

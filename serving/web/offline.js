@@ -5,8 +5,9 @@
 const CACHE = `sat_tf ${registration.scope} ${new URL(location).searchParams.get("v")}`;
 
 addEventListener("install", (event) => event.waitUntil((async () => {
-  const { shell } = await (await fetch("page.json")).json();
-  await (await caches.open(CACHE)).addAll(["./", ...shell]);
+  const { shell, samples } = await (await fetch("page.json")).json();
+  const first = shell.filter((path) => path.startsWith("assets/") || path.includes(samples[0]?.file));
+  await (await caches.open(CACHE)).addAll(["./", "page.json", ...first]); // the rest as it is asked for
   await skipWaiting();
 })()));
 
@@ -22,7 +23,15 @@ addEventListener("fetch", (event) => {
 });
 
 async function answer(request) {
-  const kept = await (await caches.open(CACHE)).match(request, { ignoreSearch: true });
-  if (kept && /\/models\//.test(request.url)) return kept;
-  return fetch(request).catch(() => kept ?? Response.error());
+  const cache = await caches.open(CACHE);
+  const kept = await cache.match(request, { ignoreSearch: true });
+  const weights = /\/models\/|\.gz$/.test(request.url); // the worker keeps them, once they are checked
+  if (kept && weights) return kept;
+  try {
+    const fresh = await fetch(request);
+    if (fresh.ok && !weights) await cache.put(request, fresh.clone()).catch(() => {}); // no room
+    return fresh;
+  } catch {
+    return kept ?? Response.error();
+  }
 }

@@ -5,70 +5,40 @@ const BAND = 256; // rows that are copied at a time
 
 // Float32 [size, size, 3], 0 to 255, and the photograph's height and width.
 export async function readPixels(file, size, resize, mostPixels) {
-  const { width, height, rows } = await decode(file, mostPixels);
+  const { width, height, rows, close } = await decode(file, mostPixels);
   const side = Math.min(width, height);
   const [left, top, wide, high] = resize === "crop" ? [(width - side) >> 1, (height - side) >> 1, side, side] : [0, 0, width, height];
   const across = triangle(wide, size);
   const narrow = new Float32Array(high * size * 3);
   for (let y = 0; y < high; y += BAND) {
     const count = Math.min(BAND, high - y);
-    squeeze(await rows(left, top + y, wide, count), wide, count, across, narrow.subarray(y * size * 3), size);
+    squeeze(rows(left, top + y, wide, count), wide, count, across, narrow.subarray(y * size * 3), size);
   }
+  close();
   return { pixels: stack(narrow, triangle(high, size), size), width, height };
 }
 
-// The photograph upright, and what reads some of its rows as RGBA. An alpha channel is dropped, the
-// colours under it stay: a canvas loses them, so that files with one are read a second time.
+// The photograph upright, over white where it is transparent, and what reads some of its rows as RGBA.
+// Decoders that multiply colours by alpha round otherwise for WebP than the canvas does.
 async function decode(file, mostPixels) {
-  const unreadable = () => new Error(
-    /hei[cf]$/i.test(file.type || file.name) ? "This browser does not read HEIC: save the photograph as JPEG first."
-      : "This file cannot be read as an image by this browser.");
   if (!file.size) throw new Error("The file is empty.");
-  const bitmap = await createImageBitmap(file, { colorSpaceConversion: "none", premultiplyAlpha: "none" }).catch(() => { throw unreadable(); });
+  const bitmap = await createImageBitmap(file, { colorSpaceConversion: "none", premultiplyAlpha: "none" }).catch(() => {
+    throw new Error(/hei[cf]$/i.test(file.type || file.name) ? "This browser does not read HEIC: save the photograph as JPEG first." : "This file cannot be read as an image by this browser.");
+  });
   const { width, height } = bitmap;
   if (width * height > mostPixels) {
     bitmap.close();
     throw new Error(`This image has ${width} x ${height} pixels, more than are read: at most ${Math.floor(mostPixels / 1e6)} megapixels. Make it smaller first.`);
   }
-  let canvas = null;
-  const copied = async (left, top, wide, high) => {
-    if (canvas?.width !== wide) canvas = new OffscreenCanvas(wide, Math.min(BAND, height));
-    const context = canvas.getContext("2d", { willReadFrequently: true });
-    context.globalCompositeOperation = "copy";
+  let context = null;
+  const rows = (left, top, wide, high) => {
+    context ??= new OffscreenCanvas(wide, Math.min(BAND, height)).getContext("2d", { willReadFrequently: true });
+    context.fillStyle = "#fff";
+    context.fillRect(0, 0, wide, high);
     context.drawImage(bitmap, left, top, wide, high, 0, 0, wide, high);
     return context.getImageData(0, 0, wide, high).data;
   };
-  let frame = null;
-  const rows = async (left, top, wide, high) => {
-    const found = frame ? null : await copied(left, top, wide, high);
-    if ((found && opaque(found)) || !globalThis.ImageDecoder) return found;
-    frame ??= await straight(file);
-    return frame ? part(frame, width, left, top, wide, high) : found;
-  };
-  return { width, height, rows };
-}
-
-function opaque(rgba) {
-  for (let i = 3; i < rgba.length; i += 4) if (rgba[i] !== 255) return false;
-  return true;
-}
-
-// The whole image as RGBA with the colours under its alpha; null where the browser cannot.
-async function straight(file) {
-  if (!(await ImageDecoder.isTypeSupported(file.type))) return null;
-  const decoder = new ImageDecoder({ data: await file.arrayBuffer(), type: file.type, colorSpaceConversion: "none", premultiplyAlpha: "none" });
-  const { image } = await decoder.decode();
-  const pixels = new Uint8ClampedArray(image.codedWidth * image.codedHeight * 4);
-  await image.copyTo(pixels, { format: "RGBA" });
-  image.close();
-  decoder.close();
-  return pixels;
-}
-
-function part(frame, width, left, top, wide, high) {
-  const found = new Uint8ClampedArray(wide * high * 4);
-  for (let y = 0; y < high; y++) found.set(frame.subarray(((top + y) * width + left) * 4, ((top + y) * width + left + wide) * 4), y * wide * 4);
-  return found;
+  return { width, height, rows, close: () => bitmap.close() };
 }
 
 // Of each place of the result the first input that counts, and the weights from there, by which

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from sat_tf import images
-from sat_tf.images import decoding
+from sat_tf.images import decoding, pillow
 from tests.image_files import encode, noise, smooth
 
 ORANGE = (250, 120, 20)
@@ -87,14 +87,34 @@ def test_a_bmp_with_the_usual_masks_is_read():
     np.testing.assert_array_equal(expected, np.asarray(smooth()))
 
 
-@pytest.mark.parametrize("animated", [False, True])
-def test_the_alpha_of_a_webp_is_dropped(animated):
-    first = Image.new("RGBA", (9, 7), (*ORANGE, 90))
-    frames = {"save_all": True, "append_images": [Image.new("RGBA", (9, 7))]} if animated else {}
-    decoded = decoding.decode(encode(first, "WEBP", lossless=True, exact=True, **frames)).numpy()
-    assert decoded.shape == (7, 9, 3)
-    if not animated:  # an animation is drawn over its background
-        np.testing.assert_array_equal(decoded[3, 3], ORANGE)
+def every_alpha() -> Image.Image:
+    """All colours of a channel with all alphas."""
+    level, alpha = np.meshgrid(np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8))
+    return Image.fromarray(np.stack([level, 255 - level, level // 2, alpha], axis=-1), "RGBA")
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "GIF", "LA", "P"])
+def test_what_is_transparent_lies_over_white(form):
+    image, options = every_alpha(), {}
+    if form == "LA":
+        image, form = image.convert("LA"), "PNG"
+    if form in ("P", "GIF"):
+        image, form = image.convert("RGB").quantize(64), form.replace("P", "PNG")
+        options = {"transparency": bytes(range(0, 256, 4)) if form == "PNG" else 5}
+    options |= {"lossless": True, "exact": True} if form == "WEBP" else {}
+    content = encode(image, form, **options)
+    with Image.open(io.BytesIO(content)) as opened:
+        pixels = np.asarray(opened.convert("RGBA"), np.float64)
+    colour, alpha = pixels[..., :3], pixels[..., 3:]
+    expected = np.rint(colour * alpha / 255) + 255 - alpha
+    np.testing.assert_array_equal(decoding.decode(content), expected)
+    np.testing.assert_array_equal(np.asarray(pillow.decode(content)), expected)
+
+
+def test_an_animated_webp_is_its_first_frame():
+    first, more = Image.new("RGBA", (9, 7), (*ORANGE, 90)), [Image.new("RGBA", (9, 7))]
+    options = {"save_all": True, "append_images": more, "lossless": True, "exact": True}
+    assert decoding.decode(encode(first, "WEBP", **options)).shape == (7, 9, 3)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +150,7 @@ def test_a_transparent_colour_of_a_gif_is_shown_as_in_other_formats(comment):
     content = encode(picture, "GIF", comment=comment)
     with Image.open(io.BytesIO(content)) as opened:
         assert "transparency" in opened.info
-        expected = np.asarray(opened.convert("RGB"))
+        expected = np.asarray(pillow.to_rgb(opened))
     decoded = decoding.decode(content).numpy()
     np.testing.assert_array_equal(decoded, expected)
     assert (decoded[0, 0] == 255).all()
