@@ -31,8 +31,7 @@ Precision = Literal["float32", "float16", "int8"]
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write a run as the next version of a SavedModel for TF Serving, or of a LiteRT folder; or
-    several as a page that needs no server."""
+    """Write a run for TF Serving or LiteRT, as the next version; or several as a page for browsers."""
 
     run_dir: tuple[Path, ...]
     """Run folder of `python -m training.train`, or a published captioner's folder or name; several

@@ -1,9 +1,12 @@
 """A headless browser for tests that look at pages as a person would."""
 
 import contextlib
+import functools
+import http.server
 import io
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -35,6 +38,35 @@ def browser():
         started = driver.chromium.launch(executable_path=path, args=OPTIONS)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory):
+    """The archive of LiteRT for browsers; without npm, or its registry, such tests are left out."""
+    from serving.web.site import read_runtime
+
+    try:
+        content = read_runtime(None)
+    except ValueError as error:
+        pytest.skip(f"left out: {error}")
+    path = tmp_path_factory.mktemp("runtime") / "runtime.tgz"
+    path.write_bytes(content)
+    return path
+
+
+@contextlib.contextmanager
+def served_folder(folder) -> Iterator[str]:
+    """Serves a folder below a path, as a static host does; yields its address."""
+    handler = functools.partial(_Quiet, directory=str(folder.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/{folder.name}/"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_) -> None:
+        pass
 
 
 @contextlib.contextmanager

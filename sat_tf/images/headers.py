@@ -248,16 +248,16 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.strings.join([opaque, b";"]), size
 
 
-def _whitened(
-    gif: tf.Tensor, data: tf.Tensor, flags: tf.Tensor, frame: tf.Tensor
-) -> tf.Tensor:
-    """Makes the colour white that the flags at this place of a GIF make transparent, and clears them."""
+def _whitened(gif: tf.Tensor, data: tf.Tensor, flags: tf.Tensor, frame: tf.Tensor) -> tf.Tensor:
+    """Makes white the colour that flags at a place of a GIF make transparent, and clears them."""
     own = tf.cast(data[frame + 9], tf.int32) >= 128  # the frame has a table of colours
     place = tf.where(own, frame + 10, 13) + 3 * tf.cast(data[flags + 3], tf.int32)
     used = (data[flags] & _GIF_TRANSPARENT > 0) & (place + 3 <= tf.strings.length(gif))
     rest = tf.strings.substr(gif, place + 3, tf.strings.length(gif))
     white = tf.cond(
-        used, lambda: tf.strings.join([tf.strings.substr(gif, 0, place), b"\xff" * 3, rest]), lambda: gif
+        used,
+        lambda: tf.strings.join([tf.strings.substr(gif, 0, place), b"\xff" * 3, rest]),
+        lambda: gif,
     )
     return _change_byte(white, flags, lambda value: value & ~_GIF_TRANSPARENT)
 

@@ -1,9 +1,9 @@
 """Images by Pillow alone, without TensorFlow: files turned upright and converted; pixels.
 
 TensorFlow's decoders ignore the EXIF orientation and read no TIFF: what they shall read is turned
-upright and encoded again; TIFF, HEIC and AVIF are converted. `decode` turns the pixels themselves. Pillow scales in float32 and with the kernel
-of `tf.image.resize(..., "bilinear", antialias=True)`, a triangle as wide as the scale, so pixels
-agree with those of `sat_tf.images.decoding` to rounding.
+upright and encoded again; TIFF, HEIC and AVIF are converted. `decode` turns the pixels themselves.
+Pillow scales in float32 and with the kernel of `tf.image.resize(..., "bilinear", antialias=True)`,
+a triangle as wide as the scale, so pixels agree with those of `sat_tf.images.decoding` to rounding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The page as a folder for any static host: captioners that run in the visitor's browser.
 
-    index.html, page.json        the page, and what it shows
-    offline.js                   keeps it for the time without a network
-    assets/ samples/ litert/     its scripts, its samples with their captions, LiteRT's runtime
-    models/                      packed graphs and words, each named by its content; cards
-    NOTICES.md                   whose work is in it
+index.html, page.json        the page, and what it shows
+offline.js                   keeps it for the time without a network
+assets/ samples/ litert/     its scripts, its samples with their captions, LiteRT's runtime
+models/                      packed graphs and words, each named by its content; cards
+NOTICES.md                   whose work is in it
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ RUNTIME = "@litertjs/core@2.5.3"
 RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30fd"
 """Digest of its archive, `litertjs-core-2.5.3.tgz`."""
 
+_AS_TRAINED = SearchFlags()
 _SCRIPTS = ("page.css", "page.js", "local.js", "worker.js", "captioner.js", "litert.js")
 _SCRIPTS += ("packed.js", "pixels.js", "search.js")
 _BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal")  # with relaxed SIMD and without
@@ -74,7 +75,7 @@ def write_site(
     out: Path,
     run_dirs: Sequence[str | Path],
     runtime: Path | None = None,
-    search: SearchFlags = SearchFlags(),
+    search: SearchFlags = _AS_TRAINED,
     precision: str = "float32",
     inference: str | None = None,
 ) -> Path:
@@ -128,7 +129,9 @@ def read_runtime(archive: Path | None) -> bytes:
         try:
             content = archive.read_bytes()
         except OSError as error:
-            raise invalid_value("runtime", f"the archive of {RUNTIME}", f"{archive}: {error}") from error
+            raise invalid_value(
+                "runtime", f"the archive of {RUNTIME}", f"{archive}: {error}"
+            ) from error
     elif npm := shutil.which("npm"):
         with tempfile.TemporaryDirectory() as folder:
             command = [npm, "pack", RUNTIME, "--silent", "--pack-destination", folder]
@@ -136,7 +139,9 @@ def read_runtime(archive: Path | None) -> bytes:
             found = list(Path(folder).glob("*.tgz"))
             if done.returncode or len(found) != 1:
                 why = " ".join(done.stderr.split())[:200] or f"it ended with {done.returncode}"
-                raise ValueError(f"npm does not give LiteRT's runtime for browsers ({why}): {ways}.")
+                raise ValueError(
+                    f"npm does not give LiteRT's runtime for browsers ({why}): {ways}."
+                )
             content = found[0].read_bytes()
     else:
         raise ValueError(f"The page needs LiteRT's runtime for browsers: {ways}.")
@@ -158,7 +163,10 @@ def _runtime_files(archive: bytes) -> dict[str, bytes]:
 
 
 def _members() -> list[str]:
-    return ["dist/index.js", *(f"wasm/{build}.{end}" for build in _BUILDS for end in ("js", "wasm"))]
+    return [
+        "dist/index.js",
+        *(f"wasm/{build}.{end}" for build in _BUILDS for end in ("js", "wasm")),
+    ]
 
 
 def _load(run: Path, inference: str | None) -> TrainedCaptioner:
@@ -274,9 +282,15 @@ def _add_page(
         "download": sum(files[path]["size"] for path in _downloaded(shown)),
         "most_pixels": MAX_PIXELS,
     }
-    light_files = [path for path in sorted(draft.rglob("*")) if path.is_file() and path.parent.name != "models" and path.suffix not in (".gz", ".md")]
+    light_files = [
+        path
+        for path in sorted(draft.rglob("*"))
+        if path.is_file() and path.parent.name != "models" and path.suffix not in (".gz", ".md")
+    ]
     page["shell"] = [path.relative_to(draft).as_posix() for path in light_files] + ["page.json"]
-    page["version"] = _sha256(b"".join(path.read_bytes() for path in light_files) + json.dumps(page).encode())[:16]
+    page["version"] = _sha256(
+        b"".join(path.read_bytes() for path in light_files) + json.dumps(page).encode()
+    )[:16]
     _write(draft / "page.json", json.dumps(page, ensure_ascii=False).encode())
 
 
