@@ -31,7 +31,7 @@ Precision = Literal["float32", "float16", "int8"]
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write a run for TF Serving or LiteRT, as the next version; or several as a page for browsers."""
+    """Write a run for TF Serving or LiteRT, as the next version; or several as a page."""
 
     run_dir: tuple[Path, ...]
     """Run folder of `python -m training.train`, or a published captioner's folder or name; several

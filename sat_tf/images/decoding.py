@@ -116,7 +116,7 @@ def _decode_png(content: tf.Tensor) -> tf.Tensor:
 
 
 def _over_white(image: tf.Tensor, opaque: tf.Tensor | int = 255) -> tf.Tensor:
-    """Lays a uint8 image `[h, w, 3]` or `[h, w, 4]` over white, unless its alpha is all `opaque`."""
+    """Lays a uint8 image, `[h, w, 3 or 4]`, over white, unless its alpha is `opaque` everywhere."""
     colour, alpha = image[..., :3], image[..., 3:]
 
     def blend() -> tf.Tensor:

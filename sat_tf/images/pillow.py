@@ -270,7 +270,9 @@ def decode(content: bytes) -> Image.Image:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             _check_size(image)
             pixels, turn = to_rgb(image), _turn_of(image)
-            return pixels if turn is None else pixels.transpose(turn)
+        pixels = pixels if turn is None else pixels.transpose(turn)
+        pixels.info.clear()  # it would be turned again
+        return pixels
     except UnidentifiedImageError as error:
         raise ValueError(f"Cannot read the image: {_UNKNOWN}.") from error
     except Exception as error:  # Pillow's readers raise almost anything on broken files
