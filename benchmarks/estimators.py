@@ -28,8 +28,10 @@ from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
+from training.features import objective_of
+from training.first_weights import start_from
 from training.inputs import batches_of, load_data, open_inputs
-from training.model import compile_model, new_model, start_from
+from training.model import compile_model, new_model
 from training.recipes import RECIPES
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
@@ -181,23 +183,27 @@ def measure(
         return dataclasses.replace(run, attention=attention, decoder=decoder)
 
     def started(config: RunConfig) -> Captioner:
-        model = new_model(config, len(data.vocabulary), load_encoder_weights=False)
+        model = new_model(config.captioner, len(data.vocabulary), load_encoder_weights=False)
         start_from(start, model, data.vocabulary)
         return model
 
+    def compiled(model: Captioner, config: RunConfig, steps: int) -> None:
+        objective = objective_of(config, data.table, data.vocabulary)
+        compile_model(model, objective, config.optimizer, steps, config.fit, config.seed)
+
     target = configured(_UNBIASED)
     model = started(target)
-    inputs = open_inputs(target, model.encoder, data, default_cache_dir())
-    steps, batches_from = batches_of(target, data.table, inputs)
+    inputs = open_inputs(model.encoder, target.encoder.resize, data, default_cache_dir())
+    steps, batches_from = batches_of(data.table, inputs, target.fit.batch_size, target.seed)
     fixed = list(batches_from(0, 0).take(batches))
-    compile_model(model, target, steps)
+    compiled(model, target, steps)
     aim = AttentionGradient(model, fixed).noise(draws)
     rows: dict[str, dict[str, Any]] = {name: {} for name in estimators}
     calls = {}
     for number, name in enumerate(estimators, start=1):
         config = configured(name)
         model = started(config)
-        compile_model(model, config, steps)
+        compiled(model, config, steps)
         if config.attention.kind == "hard":
             noise = AttentionGradient(model, fixed).noise(draws, 1 + number * draws)
             rows[name]["samples"] = config.attention.estimator.samples

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import EncoderConfig
+from sat_tf.objectives import make_objective
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.config import RunConfig
@@ -115,7 +116,8 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     words = shape.vocabulary_size
     model = Captioner(config.captioner, words, load_encoder_weights=False, dtype=policy)
-    compile_model(model, config, STEPS)
+    objective = make_objective(config.attention)
+    compile_model(model, objective, config.optimizer, STEPS, config.fit, config.seed)
     return model
 
 

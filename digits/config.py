@@ -28,7 +28,7 @@ from sat_tf.fields import (
     to_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
-from training.config import BaseFitConfig, BaseOptimizerConfig
+from training.config_groups import BaseFitConfig, BaseOptimizerConfig
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from digits.config import (
 )
 from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
 from training.cli import check_optimizer, find_recipe, parse_settings, peek_flag
-from training.config import BaseOptimizerConfig
+from training.config_groups import BaseOptimizerConfig
 
 _ADAM = BaseOptimizerConfig(learning_rate=1e-3, schedule="cosine", warmup_epochs=0.2)
 

@@ -13,7 +13,7 @@ train() {
       --decoder.annotation-dropout 0.2 --decoder.embedding-dropout 0.4 \
       --decoder.output-dropout 0.4 "$@"
 }
-boxed() { train --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES" "$@"; }
+boxed() { train --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES" "$@"; }
 pair python -m training.standardize --recipe flickr8k_vgg19_soft --compact --out pair.weights.h5 \
     --encoder.weights dinov2_small.weights.h5+mobilenet_v2_no_top.weights.h5
 boxed --recipe flickr8k_vgg19_soft --run-dir SOFT --fit.epochs 6

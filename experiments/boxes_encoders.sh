@@ -11,7 +11,7 @@ train() {
       --fit.validation-images 200 --attention.penalty-weight 0 "$@"
 }
 boxed() {
-  train --recipe flickr8k_vgg19_soft --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES" "$@"
+  train --recipe flickr8k_vgg19_soft --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES" "$@"
 }
 boxed --run-dir LAST --fit.epochs 8 --decoder.annotation-dropout 0
 train --recipe flickr8k_vgg19_none --run-dir LAST_NONE --fit.epochs 8 --decoder.annotation-dropout 0

@@ -12,7 +12,7 @@ train() {
 }
 train --recipe flickr8k_soft --run-dir UNTAUGHT_SOFT --fit.epochs 3
 train --recipe flickr8k_soft --run-dir TAUGHT_SOFT --fit.epochs 3 \
-    --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES"
+    --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES"
 train --recipe flickr8k_hard --run-dir UNTAUGHT_HARD --fit.epochs 1 --init-from UNTAUGHT_SOFT
 for run in UNTAUGHT_SOFT TAUGHT_SOFT UNTAUGHT_HARD flickr8k_soft flickr8k_hard; do
   python -m training.evaluate --run-dir $run --data-dir "$DATA" --boxes "$BOXES" --deletion \

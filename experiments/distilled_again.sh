@@ -14,7 +14,7 @@ five --recipe flickr8k_soft --run-dir MORE --init-from SOFT --fit.epochs 3 \
     --encoder.name resnet50+mobilenet_v2 --encoder.layer conv5_block3_out+out_relu \
     --encoder.image-size 288 --encoder.weights compact.weights.h5 --attention.penalty-weight 0 \
     --decoder.annotation-dropout 0.5 --decoder.bottleneck-dim 512 \
-    --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES"
+    --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES"
 five --recipe flickr8k_vgg19_soft --run-dir TAUGHT_MORE --init-from TAUGHT_0 --fit.epochs 4 \
     --encoder.weights vgg.weights.h5 --data.mirror False
 python -m training.evaluate --run-dir MORE --data-dir "$DATA" --beam 5 --length-power 1.0 --consensus 0

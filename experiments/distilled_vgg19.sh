@@ -13,7 +13,7 @@ hard() {
   train --recipe flickr8k_vgg19_hard --decoder.annotation-dropout 0.3 \
       --decoder.embedding-dropout 0.5 --attention.expectation-probability 0.8 "$@"
 }
-distilled() { "$@" --fit.distillation-weight 0.7 --predictions students.npz; }
+distilled() { "$@" --fit.distillation-weight 0.7 --fit.predictions students.npz; }
 rewarded() {
   hard --data.mirror False --attention.preset vimco --reward.metric cider --reward.bleu-weight 0.5 \
       --reward.max-length 16 --fit.batch-size 32 --fit.epochs 3 --optimizer.name adam \

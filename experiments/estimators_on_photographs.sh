@@ -10,7 +10,7 @@ hard() {
       --encoder.weights pair.weights.h5 --fit.precision bfloat16 --fit.validation-images 100 \
       --attention.penalty-weight 0 --decoder.embedding-dim 256 --decoder.annotation-dropout 0.2 \
       --decoder.embedding-dropout 0.4 --decoder.output-dropout 0.4 --fit.epochs 1 \
-      --attention.supervision-weight 0.5 --locator locator0.npz \
+      --attention.supervision-weight 0.5 --attention.teacher locator0.npz \
       --decoder.attention-previous-word True --optimizer.learning-rate 2e-4 "$@"
 }
 hard --run-dir PAPER_8 --attention.preset paper --attention.expectation-probability 0.8

@@ -13,8 +13,8 @@ train() {
       --decoder.bottleneck-dim 512 "$@"
 }
 student() {
-  train --fit.distillation-weight 0.7 --predictions students.npz --fit.epochs 8 \
-      --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES" "$@"
+  train --fit.distillation-weight 0.7 --fit.predictions students.npz --fit.epochs 8 \
+      --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES" "$@"
 }
 rewarded() {
   train --encoder.image-size 288 --reward.metric cider --reward.max-length 16 --fit.batch-size 32 \

@@ -49,11 +49,11 @@ layered() {
       --attention.penalty-weight 0 --decoder.annotation-dropout 0.5 --decoder.bottleneck-dim 512 "$@"
 }
 taught() {
-  layered --attention.supervision-weight 0.5 --locator locator0.npz \
+  layered --attention.supervision-weight 0.5 --attention.teacher locator0.npz \
       --decoder.attention-previous-word True "$@"
 }
 layered --recipe flickr8k_soft --run-dir SOFT_BOXED --fit.epochs 7 \
-    --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES"
+    --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES"
 taught --recipe flickr8k_soft --run-dir SOFT_TAUGHT --fit.epochs 6
 taught --recipe flickr8k_hard --run-dir HARD_TAUGHT --fit.epochs 1 --init-from SOFT_TAUGHT \
     --optimizer.learning-rate 2e-4 --optimizer.warmup-epochs 0.5 --attention.preset vimco \

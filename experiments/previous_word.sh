@@ -11,7 +11,7 @@ for word in False True; do
       --encoder.weights pair.weights.h5 --fit.precision bfloat16 --fit.validation-images 100 \
       --attention.penalty-weight 0 --decoder.embedding-dim 256 --decoder.annotation-dropout 0.2 \
       --decoder.embedding-dropout 0.4 --decoder.output-dropout 0.4 --fit.epochs 5 \
-      --attention.supervision-weight 0.5 --locator locator0.npz \
+      --attention.supervision-weight 0.5 --attention.teacher locator0.npz \
       --decoder.attention-previous-word $word
   python -m training.evaluate --run-dir WORD_$word --data-dir "$DATA" --boxes "$BOXES"
 done

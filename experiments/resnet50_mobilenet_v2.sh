@@ -34,7 +34,7 @@ compare BEFORE_LONGER MEAN_LONGER
 compare MEAN_LONGER MEAN_AGREED
 
 # The same with attention supervised by boxes.
-train --run-dir BOXED --fit.epochs 6 --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES"
+train --run-dir BOXED --fit.epochs 6 --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES"
 rewarded --run-dir BOXED_REWARDED --init-from BOXED
 python -m training.average BOXED BOXED_REWARDED --shares 0.75 0.25 --run-dir BOXED_MEAN
 evaluate --run-dir BEFORE --boxes "$BOXES"

@@ -17,7 +17,7 @@ rewarded() {
       --fit.epochs 3 --optimizer.name adam --optimizer.learning-rate 1e-4 \
       --optimizer.warmup-epochs 0.1 "$@"
 }
-boxed() { "$@" --attention.supervision-weight 0.5 --boxes "$TRAIN_BOXES"; }
+boxed() { "$@" --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES"; }
 student() {
   train --fit.distillation-weight 0.7 --search.beam 10 --search.consensus 5 "$@"
 }
@@ -44,11 +44,11 @@ python -m training.distill FIRST_SOFT FIRST_NONE --data-dir "$DATA" --out studen
 
 # Their students at 288 pixels.
 boxed student --recipe flickr8k_soft --run-dir SOFT --encoder.image-size 288 \
-    --predictions students.npz --fit.epochs 8
+    --fit.predictions students.npz --fit.epochs 8
 student --recipe flickr8k_none --run-dir NONE --encoder.image-size 288 \
-    --predictions students.npz --fit.epochs 8
+    --fit.predictions students.npz --fit.epochs 8
 boxed student --recipe flickr8k_hard --run-dir HARD --encoder.image-size 288 \
-    --predictions students.npz --fit.epochs 1 --init-from SOFT --optimizer.learning-rate 2e-4 \
+    --fit.predictions students.npz --fit.epochs 1 --init-from SOFT --optimizer.learning-rate 2e-4 \
     --optimizer.warmup-epochs 0.5 --attention.preset vimco --attention.expectation-probability 0.8
 for run in FIRST_SOFT SOFT HARD NONE; do
   python -m training.evaluate --run-dir $run --data-dir "$DATA" --boxes "$BOXES"

@@ -18,10 +18,10 @@ for seed in 0 1 2; do
   pair python -m training.locate --recipe flickr8k_vgg19_soft --encoder.weights pair.weights.h5 \
       --seed $seed --out locator$seed.npz
   train --recipe flickr8k_vgg19_soft --run-dir SOFT_$seed --seed $seed --fit.epochs 5 \
-      --attention.supervision-weight 0.5 --locator locator$seed.npz \
+      --attention.supervision-weight 0.5 --attention.teacher locator$seed.npz \
       --decoder.attention-previous-word True
   train --recipe flickr8k_vgg19_hard --run-dir HARD_$seed --seed $seed --fit.epochs 1 \
-      --attention.supervision-weight 0.5 --locator locator$seed.npz \
+      --attention.supervision-weight 0.5 --attention.teacher locator$seed.npz \
       --decoder.attention-previous-word True --init-from SOFT_$seed \
       --optimizer.learning-rate 2e-4 --attention.preset vimco --attention.expectation-probability 0.8
   train --recipe flickr8k_vgg19_none --run-dir NONE_$seed --seed $seed --fit.epochs 5

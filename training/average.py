@@ -19,7 +19,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
-from training.config import read_data_dir, read_run_config, to_text
+from training.config import read_run_config, to_text
+from training.data.dataset import read_data_dir
 
 if TYPE_CHECKING:
     import keras
@@ -111,7 +112,7 @@ def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], 
         another run to the model, always the same one, and returns it.
     """
     from sat_tf.trained.runs import load_captioner
-    from training.model import start_from
+    from training.first_weights import start_from
 
     config = read_run_config(run_dir)
     config = dataclasses.replace(config, search=search.over(config.search))

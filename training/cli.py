@@ -7,18 +7,16 @@ import dataclasses
 import difflib
 import functools
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from sat_tf.commands import parse_flags
-from sat_tf.errors import RunError, invalid_value
-from sat_tf.run_folder import RunFolder, read_config
-from sat_tf.trained import published
-from sat_tf.trained.lite.captioner import is_export
-from training.config import BaseOptimizerConfig, RunConfig
+from sat_tf.errors import invalid_value
+from training.config import RunConfig
+from training.config_groups import BaseOptimizerConfig
 from training.recipes import RECIPES
 
 T = TypeVar("T")
@@ -26,7 +24,6 @@ T = TypeVar("T")
 DEFAULT_RECIPE = "scenes_soft"
 HELP = frozenset({"-h", "--help", "--help-all"})
 """Flags that ask for help."""
-_OWN = ("weights", "trainable", "trainable_from")
 
 _GROUPS = {
     "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
@@ -106,48 +103,12 @@ def parse_settings(
     found = parse_flags(kind, argv, command, default=kind(config), description=description)
     if not isinstance(found.config, RunConfig) or found.config.init_from is None:
         return found
+    from training.init_from import shaped_like_origin
+
     run_dir = None
     if hasattr(found, "run_dir"):
         run_dir = found.run_dir or Path("runs") / found.config.recipe
     return dataclasses.replace(found, config=shaped_like_origin(found.config, argv, run_dir))
-
-
-def shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | None) -> RunConfig:
-    """Returns the configuration with encoder and decoder of the run of `--init-from`.
-
-    A flag given wins over that run's image size and layer; dropout and what learns stay.
-
-    Args:
-        config: The configuration.
-        argv: The command line, for the keys that are given.
-        run_dir: The run's own folder; if it holds a run, it is like that, as the other may be gone.
-            None for a command that trains none.
-
-    Raises:
-        ValueError: A flag contradicts the shape of the run.
-    """
-    try:
-        begun = run_dir is not None and RunFolder(run_dir).has_checkpoint()
-        origin = read_config(run_dir if begun else published.locate(config.init_from))
-    except RunError:  # where it is needed, `check_init_from` says so
-        return config
-    given = {word.partition("=")[0][2:].replace("-", "_") for word in argv if word[:2] == "--"}
-    for part in ("encoder", "decoder"):
-        ours, theirs = vars(getattr(config, part)), vars(getattr(origin, part))
-        taken = {k: v for k, v in theirs.items() if not k.endswith("_dropout") and k not in _OWN}
-        for key in [key for key in taken if f"{part}.{key}" in given]:
-            same = _plain(taken.pop(key)) == _plain(ours[key])
-            if not same and (part == "decoder" or key == "name"):
-                expected = f"{theirs[key]}, as in `--init-from {config.init_from}` (leave it out)"
-                raise invalid_value(f"--{part}.{key}", expected, ours[key], "key")
-        config = dataclasses.replace(
-            config, **{part: dataclasses.replace(getattr(config, part), **taken)}
-        )
-    return config
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower().replace("_", "")  # Keras' names of encoders have capitals
 
 
 def recipe_list(recipes: Iterable[str]) -> str:
@@ -161,34 +122,6 @@ def recipe_list(recipes: Iterable[str]) -> str:
     wrap = functools.partial(textwrap.fill, width=78, initial_indent="    ")
     names = {title: wrap(", ".join(groups[title]), subsequent_indent="    ") for title in order}
     return "\n".join(f"  {title}:\n{text}" for title, text in names.items())
-
-
-def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
-    """Checks that the run of `--init-from` exists before TensorFlow is loaded.
-
-    Args:
-        config: The configuration.
-        run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
-
-    Raises:
-        ValueError: The folder holds no run, and no published captioner has that name.
-    """
-    resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
-    if config.init_from is None or resumed:
-        return
-    expected, origin = "the folder of a finished run", Path(config.init_from)
-    if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
-        expected += f"; train `--recipe {origin.name}` with the same flags first"
-        raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
-    try:
-        found = published.locate(config.init_from)
-        if is_export(found):
-            raise RunError(f"{found}, an export for LiteRT: name the run that it was made of")
-        if not RunFolder(found).config.is_file():
-            raise RunError(f"{found}, which has no {RunFolder(found).config.name}")
-    except RunError as error:
-        expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
-        raise invalid_value("--init-from", expected, got, "key") from error
 
 
 def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:

@@ -25,7 +25,8 @@ from sat_tf.run_folder import SYSTEM_KEY, RunFolder
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
 from sat_tf.tokens import primary
 from sat_tf.trained.published import locate, output_dir
-from training.config import DataConfig, common_data_dir
+from training.data.config import DataConfig
+from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split

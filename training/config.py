@@ -2,179 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import zipfile
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 from sat_tf import config as configs
-from sat_tf.errors import RunError, invalid_value, other_version
-from sat_tf.fields import (
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    Positive,
-    PositiveInt,
-    Probability,
-    Range,
-    check_fields,
-    from_dict,
-    to_dict,
-)
+from sat_tf.errors import invalid_value, other_version
+from sat_tf.fields import NonNegativeInt, check_fields, from_dict, to_dict
 from sat_tf.run_folder import RunFolder, read_captioner
 from sat_tf.scores.meteor import check_tables
 from sat_tf.scores.meteor_tables import TablesError
 from sat_tf.scores.score_tokens import OVER_CHARACTERS, default_tokens
-from sat_tf.tokens import (
-    check_extra,
-)
+from sat_tf.tokens import check_extra
+from training.config_groups import AttentionConfig, FitConfig, OptimizerConfig, RewardConfig
 from training.data.config import DataConfig
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class AttentionConfig(configs.AttentionConfig):
-    """Kind of attention, its estimator, the terms it adds to the loss, and its teacher."""
-
-    teacher: str | None = None
-    """Teacher of attention, for supervision_weight: boxes of the training captions' phrases
-    (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; COCO's instances: .json; or JSON
-    lines), or a word locator of training.locate (.npz). None takes the boxes of drawn scenes."""
-
-    @property
-    def located(self) -> bool:
-        """True if the teacher is a word locator, False if it is boxes or nothing."""
-        return self.teacher is not None and (
-            self.teacher.endswith(".npz") or zipfile.is_zipfile(self.teacher)
-        )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.teacher is not None and not self.supervision_weight:
-            expected = "above 0 with `--attention.teacher`"
-            raise invalid_value("--attention.supervision_weight", expected, 0.0, "key")
-
-
-@dataclass(frozen=True)
-class BaseOptimizerConfig:
-    """The optimizer and its schedule."""
-
-    name: Literal["adam", "adamw", "rmsprop"] = "adam"
-    """Optimizer: adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
-    learning_rate: Positive = 1e-3
-    """Peak learning rate."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """Schedule of the learning rate; cosine falls to zero at the last step."""
-    warmup_epochs: NonNegative = 0.0
-    """Epochs over which the learning rate rises linearly from zero."""
-    weight_decay: NonNegative = 0.0
-    """Decoupled weight decay, for adamw only."""
-    clip_norm: NonNegative = 5.0
-    """Largest global norm of a gradient; 0 does not clip."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "optimizer")
-
-
-@dataclass(frozen=True)
-class OptimizerConfig(BaseOptimizerConfig):
-    """A captioner's optimizer, with an optional learning rate for the encoder."""
-
-    encoder_learning_rate: Positive | None = None
-    """Learning rate of a trained encoder, on the same schedule; None for learning_rate."""
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """Sequence-level training of a trained captioner: a metric rewards sampled captions."""
-
-    metric: Literal["none", "cider"] = "none"
-    """Metric that rewards captions: CIDEr-D against the training captions; none trains word by
-    word."""
-    bleu_weight: NonNegative = 0.0
-    """Weight of BLEU (0 to 10, mean precision times brevity factor) added to the metric."""
-    meteor_weight: NonNegative = 0.0
-    """Weight of METEOR (0 to 10) added to the metric, for captions of words."""
-    samples: Annotated[int, Range(2)] = 5
-    """Captions sampled per image; each is compared with the others."""
-    max_length: PositiveInt = 20
-    """Most words of a sampled caption."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "reward")
-
-
-@dataclass(frozen=True)
-class BaseFitConfig:
-    """The training loop."""
-
-    monitor: ClassVar[str]
-    """Dev score that decides the best epoch; a key of captioners, fixed for digit systems."""
-
-    epochs: PositiveInt = 10
-    """Maximum number of epochs."""
-    batch_size: PositiveInt = 64
-    """Examples per batch, over all devices."""
-    patience: PositiveInt = 10
-    """Epochs without a better dev score before training stops."""
-    figures: NonNegativeInt = 4
-    """Dev examples whose attention TensorBoard shows after each epoch."""
-    jit_compile: bool = False
-    """Compile the train step with XLA."""
-    checkpoint_steps: PositiveInt = 500
-    """Steps between checkpoints within an epoch; each epoch ends with one. May change on resume."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "fit")
-
-    def resumed_as(self: T, wanted: T) -> T:
-        """Returns this loop with what may change on resume: steps of checkpoints, more epochs."""
-        epochs = max(self.epochs, wanted.epochs)
-        return dataclasses.replace(self, epochs=epochs, checkpoint_steps=wanted.checkpoint_steps)
-
-
-@dataclass(frozen=True)
-class FitConfig(BaseFitConfig):
-    """The training loop."""
-
-    batch_size: PositiveInt = 64
-    """Captions per batch, over all devices; images with a reward."""
-    batch_by: Literal["length", "image"] = "length"
-    """Captions of a batch: of similar length, or all those of an image, so that what does not
-    depend on the caption is computed once."""
-    label_smoothing: Fraction = 0.0
-    """Share of each target spread over the vocabulary."""
-    distillation_weight: Probability = 0.0
-    """Share of each target that other captioners predict."""
-    predictions: str | None = None
-    """Those predictions, for distillation_weight: a file of training.distill (.npz)."""
-    precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    """Precision of the matrix products; softmax and loss are always float32."""
-    monitor: Literal["bleu_4", "cider", "nll", "last"] = "bleu_4"
-    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
-    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll. last keeps the
-    last epoch, for dev splits too small to tell epochs apart."""
-    patience: PositiveInt = 5
-    """Epochs without a better score before training stops."""
-    validation_beam: PositiveInt = 1
-    """Beam width for the captions scored after each epoch."""
-    validation_images: PositiveInt | None = None
-    """Dev images captioned after each epoch; None for all."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.jit_compile and self.batch_by == "image":
-            expected = "False with `--fit.batch_by image`, as XLA needs few batch shapes (those "
-            expected += "of `length`)"
-            raise invalid_value("--fit.jit_compile", expected, True, "key")
-        if self.predictions is not None and not self.distillation_weight:
-            expected = "above 0 with `--fit.predictions`"
-            raise invalid_value("--fit.distillation_weight", expected, 0.0, "key")
 
 
 @dataclass(frozen=True)
@@ -311,15 +156,15 @@ def check_available(config: RunConfig) -> None:
         check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
-            expected = "boxes of the training captions' phrases to supervise attention by "
-            expected += "(`--boxes`), or a file of training.locate, which needs none (`--locator`)"
+            expected = "boxes of the training captions' phrases to supervise attention by, or a "
+            expected += "file of training.locate, which needs none"
             raise invalid_value("--attention.teacher", expected, None, "key")
         if attention.teacher is not None and not Path(attention.teacher).exists():
             expected = "a file or folder of boxes, or a file of training.locate"
             got = f"{attention.teacher}, which does not exist"
             raise invalid_value("--attention.teacher", expected, got, "key")
     if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
-        expected = "a file of training.distill (`--predictions`)"
+        expected = "a file of training.distill"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
     if config.reward.meteor_weight:
         try:
@@ -346,56 +191,3 @@ def read_run_config(run_dir: Path) -> RunConfig:
         return from_dict(RunConfig, values)
     except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
-
-
-def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
-    """Decides what a configuration leaves open: as the run in the folder did, if there is one.
-
-    Without one, as the run did that it starts from, if that learned from the same folder: its
-    training images must not become dev or test images, nor its captions be split otherwise.
-    A precision `auto` is left open then, as it is measured.
-    """
-    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        recorded_dir = None if data_dir is None else read_data_dir(folder)
-        same = recorded_dir is not None and recorded_dir.samefile(data_dir)
-        if folder.config.is_file() and (folder.path == run_dir or same):
-            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-                recorded = read_run_config(folder.path)
-                config = config.split_at(recorded.data.held_out)
-                if folder.path == run_dir and config.fit.precision == "auto":
-                    fit = dataclasses.replace(config.fit, precision=recorded.fit.precision)
-                    config = dataclasses.replace(config, fit=fit)
-    return config
-
-
-def read_data_dir(folder: RunFolder) -> Path | None:
-    """Returns where the data was when the run was trained; None if it is no longer there."""
-    if not folder.data_dir.is_file():
-        return None
-    path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
-    return path if path.is_dir() else None
-
-
-def recorded_data(run_dir: Path | None, data_dir: Path | None) -> Path | None:
-    """Returns the record of a run's data, if it was read from this folder; else None."""
-    if run_dir is None or data_dir is None:
-        return None
-    folder = RunFolder(run_dir)
-    recorded = read_data_dir(folder)
-    return folder.dataset if recorded is not None and recorded.samefile(data_dir) else None
-
-
-def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
-    """Returns where the data was when runs were trained; None if none of them has it recorded.
-
-    Raises:
-        RunError: It was in different folders.
-    """
-    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
-    found = dict.fromkeys(path.resolve() for path in recorded)
-    if len(found) > 1:
-        raise RunError(
-            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
-            "Choose one with `--data-dir`."
-        )
-    return next(iter(found), None)

@@ -2,7 +2,7 @@
 
 Writes the mean of their predictions for every word of the training captions. Then::
 
-    python -m training.train ... --fit.distillation-weight 0.7 --predictions FILE
+    python -m training.train ... --fit.distillation-weight 0.7 --fit.predictions FILE
 
 trains a captioner that learns from captions and predictions alike.
 """
@@ -27,7 +27,8 @@ from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from training.cli import check_data_dir
-from training.config import RunConfig, read_data_dir, read_run_config
+from training.config import RunConfig, read_run_config
+from training.data.dataset import read_data_dir
 
 if TYPE_CHECKING:
     from training.inputs import Data
@@ -43,7 +44,7 @@ class Arguments:
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Finished runs, or published captioners by folder or name, trained on the same captions."""
     out: Path = Path("predictions.npz")
-    """The file to write, for --predictions."""
+    """The file to write, for --fit.predictions."""
     data_dir: Path | None = None
     """Your copy of the data set; the one that the first run was trained on by default."""
     cache_dir: Path | None = None
@@ -126,8 +127,8 @@ def predict(
 
     from sat_tf.trained.runs import load_captioner
     from training.data.batches import pad_tokens, scoring_plan
-    from training.data.feature_store import open_input_source
     from training.data.image_loader import Views
+    from training.data.input_source import open_input_source
     from training.evaluate.reading import Reading
     from training.lineage import teachers_of
     from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity

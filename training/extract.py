@@ -11,12 +11,8 @@ from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.spark import check_spark, open_session
-from training.cli import (
-    Settings,
-    check_data_dir,
-    check_init_from,
-    parse_settings,
-)
+from training.cli import Settings, check_data_dir, parse_settings
+from training.init_from import check_init_from
 
 
 @dataclass(frozen=True)
@@ -70,8 +66,8 @@ def run(arguments: Arguments) -> None:
 
         from training.data.feature_shards import write_on_spark
         from training.data.feature_store import FeatureStore
+        from training.features import first_model
         from training.inputs import load_data
-        from training.model import first_model
 
     cache_dir = (arguments.cache_dir or default_cache_dir()).absolute()
     data_dir = arguments.data_dir and arguments.data_dir.absolute()

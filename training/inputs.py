@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -17,8 +17,7 @@ import tensorflow as tf
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.config import DataConfig, RunConfig
-from training.data.batches import training_batches
+from training.data.batches import Teaching, training_batches
 from training.data.captions import (
     CaptionTable,
     Rows,
@@ -26,18 +25,15 @@ from training.data.captions import (
     learn_vocabulary,
     split_captions,
 )
+from training.data.config import DataConfig
 from training.data.dataset import Dataset
 from training.data.examples import Split, line_of
-from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
+from training.data.input_source import open_input_source
 from training.data.seen_images import SeenImages
 from training.data.sources import Source
 from training.distributed import distribute
 from training.tables import counted
-
-if TYPE_CHECKING:
-    from training.teach.attention_targets import AttentionTargets
-    from training.teach.word_predictions import WordPredictions
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
@@ -52,6 +48,7 @@ class Data:
     """The data of a run.
 
     Attributes:
+        config: Which data set it is, and how captions become words.
         train: The training split.
         dev: The dev split.
         vocabulary: Words of the training captions.
@@ -60,6 +57,7 @@ class Data:
         dev_table: The dev captions as ids.
     """
 
+    config: DataConfig
     train: Split
     dev: Split
     vocabulary: Vocabulary
@@ -88,6 +86,40 @@ class Contents:
     teachers: tuple[str, ...] = ()
 
 
+class Teacher(Protocol):
+    """What teaches beside the captions: boxes, a word locator, or other captioners' predictions.
+
+    Attributes:
+        name: `BOXES`, `LOCATOR` or `PREDICTIONS`.
+    """
+
+    name: str
+
+    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
+        """Reads its file, and checks that it is for these training captions and this encoder.
+
+        Raises:
+            DataError: It is not, or has nothing for the training captions.
+        """
+        ...
+
+    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> Teaching:
+        """Returns what it teaches the training captions, whose inputs are `source`."""
+        ...
+
+    def contents(self) -> Contents:
+        """Returns what the run's records say of it."""
+        ...
+
+    def seen(self) -> list[tuple[str, SeenImages | None]]:
+        """Returns the name of its file and the images it was learned from, if it was learned."""
+        ...
+
+    def describe(self) -> str:
+        """Returns a line about it."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """The inputs of a run's images, and what teaches beside the captions.
@@ -95,20 +127,20 @@ class Inputs:
     Attributes:
         train: Inputs of the training images, in the views that training asks for.
         dev: Inputs of the dev images.
-        targets: Maps for supervised attention on the training images; None without.
-        predictions: What other captioners predict for the training captions; None without.
+        teaching: What teaches beside the captions, word by word.
         contents: Split or teacher -> its contents, for the run's records.
         unusable: Split -> the images that are left out, with reasons.
         seen: Name of each file that teaches, and the images that it was learned from, if it says.
+        lines: A line about each teacher.
     """
 
     train: InputSource
     dev: InputSource
-    targets: AttentionTargets | None = None
-    predictions: WordPredictions | None = None
+    teaching: Sequence[Teaching] = ()
     contents: Mapping[str, Contents] = field(default_factory=dict)
     unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     seen: Sequence[tuple[str, SeenImages | None]] = ()
+    lines: Sequence[str] = ()
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
         """Returns each split with its inputs."""
@@ -141,71 +173,49 @@ def load_data(
         found.table(vocabulary).cut(config.max_length) for found in (words, dev_words)
     )
     check_vocabulary(config, vocabulary)
-    return Data(train, dev, vocabulary, words.rows, table, dev_table)
+    return Data(config, train, dev, vocabulary, words.rows, table, dev_table)
 
 
-def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path) -> Inputs:
+def open_inputs(
+    encoder: Encoder, resize: str, data: Data, cache_dir: Path, teachers: Sequence[Teacher] = ()
+) -> Inputs:
     """Opens the inputs of training, augmented, and of dev, plain; reads what teaches beside.
 
     Files that teach are read first: annotations that are not stored yet take minutes.
 
     Args:
-        config: The run's configuration.
         encoder: The model's. If it is frozen, its annotations are computed and stored.
+        resize: How images are made square, see `EncoderConfig`.
         data: The splits.
         cache_dir: Feature stores, shared by runs.
+        teachers: What teaches beside the captions.
 
     Raises:
         DataError: No image of a split can be read; or a file that teaches cannot be, has nothing
             for the training captions, or is of others.
     """
-    predictions, locator, targets, seen = None, None, None, []
-    attention, resize = config.attention, config.encoder.resize
-    teacher = Path(attention.teacher) if attention.teacher else None
-    if attention.located:
-        from training.teach.word_locator import WordLocator, located_targets
-
-        locator = WordLocator.load(teacher, encoder)
-        seen.append((teacher.name, locator.seen))
-    elif attention.supervision_weight:
-        from training.data.boxes import place_boxes
-        from training.teach.attention_targets import attention_targets
-
-        boxes = place_boxes(teacher, data.train, resize, data.vocabulary)
-        targets = attention_targets(boxes, encoder.grid)
-    if config.fit.distillation_weight:
-        from training.teach.word_predictions import WordPredictions
-
-        path = Path(config.fit.predictions)
-        predictions = WordPredictions.load(path, data.table, data.vocabulary)
-        seen.append((path.name, predictions.seen))
-    views = (config.data.mirror, config.data.random_crop)
+    for teacher in teachers:
+        teacher.read(data, encoder, resize)
+    views = (data.config.mirror, data.config.random_crop)
     train, dev = (
         open_input_source(encoder, resize, split, cache_dir, *augmented)
         for split, augmented in ((data.train, views), (data.dev, ()))
     )
-    if locator is not None:
-        captions = [example.captions for example in data.train.examples]
-        words = [[data.vocabulary.places(text) for text in texts] for texts in captions]
-        targets = located_targets(locator, encoder.grid, words, train)
+    teaching = [teacher.teach(data, encoder, train) for teacher in teachers]
     contents, unusable = {}, {}
     for split, source in ((data.train, train), (data.dev, dev)):
         unreadable = sorted(split.examples[index].image_id for index in source.known)
         contents[split.name] = Contents(split.fingerprint(), tuple(unreadable))
         unusable[split.name] = split.unusable(source.known)
-    if targets is not None:
-        contents[BOXES if locator is None else LOCATOR] = Contents(targets.fingerprint())
-    if predictions is not None:
-        own, teachers = predictions.fingerprint(), predictions.teachers
-        contents[PREDICTIONS] = Contents(own, teachers=teachers)
-    return Inputs(train, dev, targets, predictions, contents, unusable, seen)
+    contents |= {teacher.name: teacher.contents() for teacher in teachers}
+    seen = [one for teacher in teachers for one in teacher.seen()]
+    lines = [teacher.describe() for teacher in teachers]
+    return Inputs(train, dev, teaching, contents, unusable, seen, lines)
 
 
-def describe_inputs(
-    config: RunConfig, data: Data, inputs: Inputs, folder: RunFolder
-) -> Iterator[str]:
+def describe_inputs(data: Data, inputs: Inputs, folder: RunFolder) -> Iterator[str]:
     """Yields a line per fact about the data that the user should know before training starts."""
-    names, table = config.data, data.table
+    names, table = data.config, data.table
     # As training.inspect counts them: without unreadable images and special tokens.
     train, dev = (len(split) - len(source.known) for split, source in inputs.of(data).items())
     yield (
@@ -228,32 +238,39 @@ def describe_inputs(
         if source.rotated:
             images = counted(len(source.rotated), "image")
             yield f"Turned {images} of the {split.name} split upright, by their EXIF."
-    if inputs.targets is not None:
-        yield f"Attention is supervised at {len(inputs.targets):,} {inputs.targets.what}."
-    if inputs.predictions is not None:
-        share = f"{100 * config.fit.distillation_weight:.0f} %"
-        yield f"Other captioners' predictions are {share} of each word's target."
+    yield from inputs.lines
 
 
 def batches_of(
-    config: RunConfig, table: CaptionTable, inputs: Inputs
+    table: CaptionTable,
+    inputs: Inputs,
+    batch_size: int,
+    seed: int,
+    by_image: bool = False,
+    sampled: bool = False,
 ) -> tuple[int, Callable[[int, int], Batches]]:
     """Plans the training batches.
+
+    Args:
+        table: The training captions.
+        inputs: The inputs, and what teaches.
+        batch_size: Captions per batch; images if captions are sampled.
+        seed: Seed of the order and of the views.
+        by_image: Keep all captions of an image in one batch.
+        sampled: Captions are sampled from the model: one row per image, with its number.
 
     Returns:
         The batches per epoch; and a function that returns those from an epoch and a step of it on,
         endless, in the form that `fit` takes.
     """
-    by_image = config.fit.batch_by == "image" and len(np.unique(table.image_index)) < len(table)
-    if config.reward.metric != "none":
-        # Captions are sampled from the model: one row per image, with its number.
+    by_image = by_image and len(np.unique(table.image_index)) < len(table)
+    if sampled:
         table, by_image = table.first_captions(), True
-    read = inputs.train, table, config.fit.batch_size, config.seed
-    teaching = inputs.targets, inputs.predictions
+    read = inputs.train, table, batch_size, seed
 
     def batches(epoch: int, step: int) -> Batches:
         return distribute(
-            lambda shard: training_batches(*read, epoch, step, by_image, shard, *teaching)[0]
+            lambda shard: training_batches(*read, epoch, step, by_image, shard, *inputs.teaching)[0]
         )
 
     return training_batches(*read, 0, by_image=by_image)[1], batches

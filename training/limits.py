@@ -11,7 +11,7 @@ import numpy as np
 from sat_tf.fields import to_dict
 from sat_tf.files import finite, write_atomically
 from sat_tf.run_folder import RunFolder
-from sat_tf.trained.limits import Confidence, Familiarity, Limits, caption_evidence, limit_paths
+from sat_tf.trained.limits import Confidence, Familiarity, Limits, caption_evidence
 from training.metrics.risk import cross_validated, enough, judge
 
 if TYPE_CHECKING:
@@ -31,28 +31,20 @@ NO_CONFIDENCE = (
 _BATCH = 64
 
 
-def forget(run_dir: Path) -> None:
-    """Removes what a run learned of its limits with earlier weights."""
-    for path in limit_paths(run_dir).values():
-        path.unlink()
-
-
 def learn_familiarity(
-    captioner: TrainedCaptioner | None, inputs: Mapping[Split, InputSource]
-) -> TrainedCaptioner | None:
+    captioner: TrainedCaptioner, inputs: Mapping[Split, InputSource]
+) -> TrainedCaptioner:
     """Learns the familiarity of images from those of train and of dev, and writes it to the run.
 
     Nothing is written if fewer than two training images can be read.
 
     Args:
-        captioner: The captioner, loaded from its run; None on a worker that is not the chief.
+        captioner: The captioner, loaded from its run.
         inputs: Train and dev with their inputs, in this order.
 
     Returns:
         The captioner, which knows it.
     """
-    if captioner is None:
-        return None
     means = [mean_annotations(captioner, *of_split) for of_split in inputs.items()]
     if len(means[0]) > 1 and len(means[1]):
         found = Familiarity.learn(*means, weights=[captioner.weights_sha256])

@@ -9,7 +9,7 @@ from pathlib import Path
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_average, read_object
 from sat_tf.trained import published
-from training.config import RunConfig, read_run_config
+from training.config import read_run_config
 from training.data.seen_images import read_seen
 from training.run_state.ownership import (
     BOXES,
@@ -75,19 +75,19 @@ def _find(origin: str, run: Path) -> Path:
         return Path(origin).resolve()
 
 
-def data_sets_of(run_dir: Path, config: RunConfig) -> tuple[str, ...]:
+def data_sets_of(run_dir: Path, data: str) -> tuple[str, ...]:
     """Names the data sets that a captioner learned from, its own first, then those of its origins.
 
     A published captioner has only the names of what it started from: those that ship are known.
 
     Args:
         run_dir: The run, or a published captioner.
-        config: Its configuration.
+        data: Its data set.
     """
     seen, ships = read_seen(run_dir), published.names()
     sources = seen.sources if seen else ()
     shipped = [published.SHIPPED / source.name for source in sources if source.name in ships]
-    names = [config.data.name]
+    names = [data]
     for path in (*lineage(run_dir)[1:], *shipped):
         with contextlib.suppress(ValueError):  # it is no run any more
             names.append(read_run_config(path).data.name)
@@ -107,14 +107,13 @@ class Teachers:
     inherited: tuple[str, ...]
 
 
-def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
+def teachers_of(run_dir: Path) -> Teachers:
     """Finds the teachers of a run and of those that it started from (`--init-from`).
 
     A published captioner records them. Runs that have been removed are not known.
 
     Args:
         run_dir: The run, or a published captioner.
-        config: Takes the place of the run's configuration.
 
     Raises:
         RunError: A published captioner names a teacher that this version does not know.
@@ -131,8 +130,7 @@ def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
                         f"{path} was taught by {name!r}, unknown to this version: update sat_tf."
                     )
             continue
-        last = config is not None and path == Path(run_dir).resolve()
-        trained = config if last else read_run_config(path)
+        trained = read_run_config(path)
         if trained.attention.supervision_weight:
             own.append(LOCATOR if supervised_by_locator(RunFolder(path)) else BOXES)
         if trained.fit.distillation_weight:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
-
-import numpy as np
+from typing import Any
 
 from sat_tf.commands import command_line
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.tokens import primary
-from training.config import RunConfig, recorded_data
-from training.data.captions import Rows
-from training.data.dataset import Dataset
+from training.data.captions import Amount
+from training.data.config import DataConfig
+from training.data.dataset import Dataset, recorded_data
 from training.data.examples import DataError
 from training.recipes import NEW_WORDS, RECIPES
 
@@ -34,50 +31,19 @@ _COMMON = 0.6
 _COMPARABLE = 10  # captions; of two, every word is in at least half
 
 
-@dataclass(frozen=True)
-class Amount:
-    """Size and variety of training data.
-
-    Attributes:
-        images: Number of images.
-        captions: Number of captions with a word.
-        distinct: Number of different ones among them.
-        common: Share of their words that are words of at least half of them.
-    """
-
-    images: int
-    captions: int
-    distinct: int
-    common: float
-
-    @classmethod
-    def of(cls, images: int, captions: Rows) -> Self:
-        """Counts captions, each a row of the numbers of its words."""
-        number = int(np.count_nonzero(captions.lengths))
-        counts = np.bincount(captions.flat)
-        in_captions = np.zeros_like(counts)
-        frequent = np.flatnonzero(counts >= number / 2)  # few words: the others cannot be common
-        for word in frequent:
-            in_captions[word] = len(np.unique(captions.row_of[captions.flat == word]))
-        common = counts[in_captions >= max(number / 2, 1)].sum()
-        share = round(float(common / max(captions.flat.size, 1)), 4)
-        different = {row.tobytes() for row in captions if len(row)}
-        return cls(images, number, len(different), share)
-
-
-def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
+def sentences(amount: Amount, data: DataConfig, init_from: str | None) -> Iterator[str]:
     """Yields a sentence if images are too few to expect sentences, one if captions are alike."""
-    count, learns_on = amount.images, config.init_from is not None
+    count, learns_on = amount.images, init_from is not None
     images = f"{count} training images are" if count != 1 else "1 training image is"
     more = "a few hundred give plain sentences, a few thousand good ones"
     if learns_on and count < FEW_TO_LEARN_ON:
         expected = (
             "frequent words, repeated"
-            if in_words_new_to_ours(config)
+            if in_words_new_to_ours(data, init_from)
             else "its sentences with some of your words"
         )
         yield (
-            f"{images} few even to fine-tune {config.init_from}: expect {expected}. More "
+            f"{images} few even to fine-tune {init_from}: expect {expected}. More "
             f"images help most: {more}."
         )
     elif not learns_on and count < SOME:
@@ -101,19 +67,29 @@ def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
         )
 
 
-def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) -> Iterator[str]:
-    """Yields what a run on a folder of one's own should have said of its data, and what is next."""
-    if config.data.name != "folder":
+def after_training(
+    folder: RunFolder, data: DataConfig, settings: Mapping[str, Any], data_dir: Path | None
+) -> Iterator[str]:
+    """Yields what a run on a folder of one's own should have said of its data, and what is next.
+
+    Args:
+        folder: The run's folder.
+        data: Its data set.
+        settings: All its settings, by key.
+        data_dir: Where its data is.
+    """
+    if data.name != "folder":
         return
     amount = Amount(**read_object(folder.data)["amount"])
-    yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
-    following = next_command(amount, config, data_dir)
-    if config.init_from is None and LEARN_ON in following:
+    found = sentences(amount, data, settings["init_from"])
+    yield from (f"Warning: {sentence}" for sentence in found)
+    following = next_command(amount, data, settings, data_dir)
+    if settings["init_from"] is None and LEARN_ON in following:
         yield f"Next: {following}"
         return
     try:
         record = recorded_data(folder.path, data_dir)
-        Dataset.open(config.data, data_dir, default_cache_dir(), record, True).split("test")
+        Dataset.open(data, data_dir, default_cache_dir(), record, True).split("test")
     except DataError:
         yield "There is no test image: scores of dev, which training has seen, are the only ones."
     else:
@@ -122,29 +98,35 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
 
 
 def next_command(
-    amount: Amount, config: RunConfig, data_dir: Path | None, no_weights: bool = False
+    amount: Amount,
+    data: DataConfig,
+    settings: Mapping[str, Any],
+    data_dir: Path | None,
+    no_weights: bool = False,
 ) -> str:
     """Returns the training that helps most, as a command.
 
     It fine-tunes the captioner that ships if images are few, or the encoder has no weights here.
+    Arguments as in `after_training`.
     """
-    own = config.init_from is None and config.data.name == "folder"
+    own = settings["init_from"] is None and data.name == "folder"
     learn_on = own and (amount.images < SOME or no_weights)
-    recipe = LEARN_ON if learn_on else config.recipe
+    recipe = LEARN_ON if learn_on else settings["recipe"]
     words = ["--recipe", recipe]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
-    usual = flat(to_dict(RECIPES[config.recipe]))
-    given = flat(to_dict(config)) | ({"encoder.weights": "FILE"} if no_weights else {})
+    usual = flat(to_dict(RECIPES[settings["recipe"]]))
+    given = dict(settings) | ({"encoder.weights": "FILE"} if no_weights else {})
     for key, value in given.items():
-        kept = recipe == config.recipe or key.startswith("data.")
+        kept = recipe == settings["recipe"] or key.startswith("data.")
         if kept and value != usual[key]:
             words += [f"--{key.replace('_', '-')}", str(value)]
-    if recipe == LEARN_ON and in_words_new_to_ours(config) and not {*NEW_WORDS} & {*words}:
+    new = recipe == LEARN_ON and in_words_new_to_ours(data, settings["init_from"])
+    if new and not {*NEW_WORDS} & {*words}:
         words += NEW_WORDS
     return command_line("training.train", *words)
 
 
-def in_words_new_to_ours(config: RunConfig) -> bool:
+def in_words_new_to_ours(data: DataConfig, init_from: str | None) -> bool:
     """Returns whether the captioner that ships, from which a run may start, lacks its words."""
-    english = config.data.unit == "words" and primary(config.data.language) == "en"
-    return not english and config.init_from in (None, RECIPES[LEARN_ON].init_from)
+    english = data.unit == "words" and primary(data.language) == "en"
+    return not english and init_from in (None, RECIPES[LEARN_ON].init_from)

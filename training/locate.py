@@ -2,7 +2,7 @@
 
 Takes the settings of the training that is to use the file: its data and its frozen encoder. Then::
 
-    python -m training.train ... --attention.supervision-weight 0.5 --locator FILE
+    python -m training.train ... --attention.supervision-weight 0.5 --attention.teacher FILE
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from sat_tf.commands import check_file, exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
-from training.cli import Settings, check_data_dir, check_init_from, parse_settings
+from training.cli import Settings, check_data_dir, parse_settings
+from training.init_from import check_init_from
 
 _SHOWN = 8
 
@@ -29,7 +30,7 @@ class Arguments:
     config: Settings
     """The recipe's settings, those of the training."""
     out: Path = Path("locator.npz")
-    """The file to write, for --locator."""
+    """The file to write, for --attention.teacher."""
     data_dir: Path | None = None
     """Your copy of the data set."""
     cache_dir: Path | None = None
@@ -78,10 +79,10 @@ def run(arguments: Arguments) -> int:
     with loading():
         import keras
 
-        from training.data.feature_store import open_input_source
+        from training.data.input_source import open_input_source
         from training.data.seen_images import SeenImages
+        from training.features import first_model
         from training.inputs import load_data
-        from training.model import first_model
         from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
     data = load_data(config.data, arguments.data_dir)

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.compat import GradientsAsGiven, adam_moments, variable_key
-from training.config import BaseOptimizerConfig
+from training.config_groups import BaseOptimizerConfig
 
 
 class SummedGradients(GradientsAsGiven):

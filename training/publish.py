@@ -25,7 +25,8 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.scores.score_tokens import NOT_WORDS, OVER_CHARACTERS
 from sat_tf.trained import published
-from training.config import RunConfig, read_data_dir, read_run_config
+from training.config import RunConfig, read_run_config
+from training.data.dataset import read_data_dir
 from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
 
@@ -256,7 +257,7 @@ def compare(
     cache_dir: Path,
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
-    from training.data.feature_store import open_input_source
+    from training.data.input_source import open_input_source
     from training.evaluate.reading import Reading
     from training.metrics.captions import score_captions
 
@@ -302,7 +303,7 @@ def make_card(
     from sat_tf.packing import GROUP
     from training.lineage import data_sets_of
 
-    sources = [_SOURCES.get(name, (name, None)) for name in data_sets_of(run_dir, config)]
+    sources = [_SOURCES.get(name, (name, None)) for name in data_sets_of(run_dir, config.data.name)]
     (source, terms), *earlier = sources
     licence = licence or next((asked for _, asked in sources if asked), _UNSTATED)
     before = "; it started from a captioner trained on {}, whose terms apply to it, too: {}"
@@ -325,18 +326,18 @@ def make_card(
         check=f" {check}" if check else "",
         knows=f"## What it knows\n\n{knows}\n\n" if knows else "",
         source=source,
-        teaching=_teaching(run_dir, config),
+        teaching=_teaching(run_dir),
         encoder=f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}.",
         licence=licence,
         scores=_scores(run_dir, config, weights_sha256 or RunFolder(run_dir).weights_sha256()),
     )
 
 
-def _teaching(run_dir: Path, config: RunConfig) -> str:
+def _teaching(run_dir: Path) -> str:
     """Returns sentences on what taught attention and words, beside the captions, until now."""
     from training.lineage import teachers_of
 
-    found = teachers_of(run_dir, config)
+    found = teachers_of(run_dir)
     facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found.inherited)
     before = f" Of those captioners, {facts}." if facts else ""
     return "".join(f" {_TEACHING[name].format(before)}" for name in found.own)

@@ -108,7 +108,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
         if arguments.compact:
             round_weights(config.encoder, out)
             config = replace(config, encoder=replace(config.encoder, weights=str(out)))
-        encoder = new_model(config, vocabulary_size=4).encoder
+        encoder = new_model(config.captioner, 4, config.fit.precision).encoder
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]
     examples = [split.examples[index] for index in order]
     mean, deviation = channel_statistics(encoder, examples, config.encoder.resize)

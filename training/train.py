@@ -1,9 +1,11 @@
 """Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
 
-`train` is one run from top to bottom: data, model, inputs, the state of the last checkpoint if
-there is one, epochs. Three things are elsewhere:
+One run from top to bottom: `resolve` decides the configuration, `read_data` reads the data, and
+`train` makes the model, opens its inputs, restores the last checkpoint if there is one, trains
+epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.config             every setting
+    training.features           teachers, rewards and first weights, if the configuration asks
     training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
     training.distributed        several processes; the functions used here do nothing special in one
 
@@ -13,42 +15,23 @@ is saved, and the same command, started again, ends like a run that was never st
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from digits import hand_over
 from sat_tf.commands import command_line, loading, run_process
-from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training import little_data
-from training.cli import (
-    DEFAULT_RECIPE,
-    HELP,
-    Settings,
-    check_data_dir,
-    check_init_from,
-    check_optimizer,
-    parse_settings,
-    peek_flag,
-)
-from training.config import (
-    RunConfig,
-    check_available,
-    read_run_config,
-    settled,
-)
+from training.cli import DEFAULT_RECIPE, HELP, Settings, parse_settings, peek_flag
+from training.config import RunConfig, read_run_config, to_text
 from training.data.dataset import Dataset
-from training.limits import learn_familiarity
 from training.recipes import RECIPES
+from training.resolve import check, resolve
 from training.run_state.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -56,6 +39,9 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from sat_tf.trained.captioning import TrainedCaptioner
+    from training.data.examples import Split
+    from training.data.image_loader import InputSource
+    from training.inputs import Data
 
 
 @dataclass(frozen=True)
@@ -74,73 +60,48 @@ class Arguments:
     """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
     deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
-    boxes: Path | None = None
-    """The same as --attention.teacher, of boxes."""
-    locator: Path | None = None
-    """The same as --attention.teacher, of a word locator."""
-    predictions: Path | None = None
-    """The same as --fit.predictions."""
-
-    def settings(self) -> RunConfig:
-        """Returns the configuration with the files that teach, once all of it is checked.
-
-        Raises:
-            ValueError: The message names the key.
-        """
-        config = self.config
-        attention, fit = config.attention, config.fit
-        check_optimizer(config.optimizer, RECIPES[config.recipe].optimizer)
-        if self.boxes is not None and self.locator is not None:
-            raise invalid_value("--locator", "none with `--boxes`", str(self.locator), "key")
-        if teacher := self.boxes or self.locator:
-            attention = dataclasses.replace(attention, teacher=str(teacher))
-        if self.predictions is not None:
-            fit = dataclasses.replace(fit, predictions=str(self.predictions))
-        config = dataclasses.replace(config, attention=attention, fit=fit)
-        check_available(config)
-        if self.strategy == "multi_worker" and fit.precision == "auto":
-            expected = "float32 or bfloat16 with `--strategy multi_worker`"
-            raise invalid_value("--fit.precision", expected, "auto", "key")
-        if self.strategy == "multi_worker" and fit.jit_compile:
-            expected = "False with `--strategy multi_worker`"
-            raise invalid_value("--fit.jit_compile", expected, True, "key")
-        return config
 
 
 def parse(argv: Sequence[str]) -> Arguments:
-    """Reads the command line; the recipe gives what no flag does."""
+    """Reads the command line; the recipe gives what no flag does.
+
+    Raises:
+        ValueError: A value is out of its range, or does not go with another.
+    """
     purpose = "Train a captioner or a digit system."
-    known = peek_flag("--recipe", [*argv], DEFAULT_RECIPE) in RECIPES and not HELP & {*argv}
-    recipes = RECIPES if known else RECIPES | hand_over.recipes()
+    recipes = RECIPES
+    if peek_flag("--recipe", [*argv], DEFAULT_RECIPE) not in RECIPES or HELP & {*argv}:
+        from digits import hand_over
+
+        recipes = RECIPES | hand_over.recipes()
     arguments = parse_settings(Arguments, [*argv], "training.train", purpose, recipes)
-    return dataclasses.replace(arguments, config=arguments.settings())
+    check(arguments.config, arguments.strategy)
+    return arguments
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
     recipe = peek_flag("--recipe", given, DEFAULT_RECIPE)
-    if recipe not in RECIPES and recipe in hand_over.recipes():
-        return exit_status(lambda interrupts: hand_over.train(given, interrupts))
+    if recipe not in RECIPES:
+        from digits import hand_over
+
+        if recipe in hand_over.recipes():
+            return exit_status(lambda interrupts: hand_over.train(given, interrupts))
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
 def run(arguments: Arguments, interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
-    config, data_dir = arguments.config, arguments.data_dir
-    run_dir = arguments.run_dir or Path("runs") / config.recipe
-    check_data_dir(config, data_dir)
-    config = settled(config, run_dir, data_dir)
+    data_dir, run_dir = arguments.data_dir, arguments.run_dir
+    run_dir = run_dir or Path("runs") / arguments.config.recipe
+    config = resolve(arguments.config, run_dir, data_dir)
     cache_dir = arguments.cache_dir or default_cache_dir()
-    if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
-        check_init_from(config, run_dir)
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
         from training.distributed import barrier, explained, make_strategy, on_chief
-        from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
-    config = resolve_precision(config)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
@@ -149,26 +110,68 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     check_run_dir(run_dir, config, read_run_config)
     with exclusive_lock(run_dir):
         with explained():
-            captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
-        from training.evaluate.evaluation import Request, evaluate_run
-
-        if captioner is not None:  # the chief's
-            config = read_run_config(run_dir)
-        out = RunFolder(run_dir).evaluation("dev")
-        of_dev = Request(out, "dev", data_dir, cache_dir, learn_confidence=True)
-        on_chief(evaluate_run)(captioner, config, of_dev)
-        command = command_line("training.caption", "--run-dir", run_dir)
-        on_chief(print)(f"Caption with it: {command} PHOTO")
-        if captioner is not None:
-            print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")
+            read = read_data(config, run_dir, cache_dir, data_dir)
+            captioner = train(config, read, strategy, interrupts)
+        on_chief(report)(captioner, run_dir, cache_dir, data_dir)
         barrier()  # the others would take a worker that ends early for a lost one
 
 
-def train(
+@dataclass(frozen=True)
+class Read:
+    """The data of a run, as it was read.
+
+    Attributes:
+        folder: Everything the run leaves behind.
+        data: Its splits, captions as ids.
+        dataset: The data set that they are of.
+        data_dir: The user's copy of it; None for drawn data.
+        cache_dir: Feature stores, shared by runs.
+    """
+
+    folder: RunFolder
+    data: Data
+    dataset: Dataset
+    data_dir: Path | None
+    cache_dir: Path
+
+
+def read_data(
     config: RunConfig,
     run_dir: Path,
     cache_dir: Path | None = None,
     data_dir: Path | None = None,
+    say: Callable[[str], Any] = print,
+) -> Read:
+    """Reads the data of a run, by its record if there is one.
+
+    Args:
+        config: The run's configuration, `resolve`d.
+        run_dir: Everything the run leaves behind.
+        cache_dir: Feature stores, shared by runs; None for the default.
+        data_dir: The user's copy of the data set; None for drawn data.
+        say: Receives the messages.
+
+    Raises:
+        ValueError: The data or the run's folder cannot be used.
+    """
+    from training.distributed import check_equal, on_chief
+    from training.features import kept_words_of
+    from training.inputs import load_data
+    from training.run_state.ownership import check_run_dir
+
+    folder, cache_dir = RunFolder(run_dir), cache_dir or default_cache_dir()
+    check_run_dir(run_dir, config, read_run_config)
+    on_chief(say)(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
+    dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
+    data = load_data(config.data, data_dir, kept_words_of(config, run_dir), dataset)
+    same = config.split_at(data.train.held_out).without_files()
+    check_equal("configuration or data", lambda: f"{same} {data.fingerprint()}")
+    return Read(folder, data, dataset, data_dir, cache_dir)
+
+
+def train(
+    config: RunConfig,
+    read: Read,
     strategy: tf.distribute.Strategy | None = None,
     interrupts: Interrupts | None = None,
     say: Callable[[str], Any] = print,
@@ -177,10 +180,8 @@ def train(
     """Trains a run to its end, resuming from its last checkpoint if it has one.
 
     Args:
-        config: The run's configuration, `training.config.settled`.
-        run_dir: Everything the run leaves behind.
-        cache_dir: Feature stores, shared by runs; None for the default.
-        data_dir: The user's copy of the data set; None for drawn data.
+        config: The run's configuration, `resolve`d.
+        read: Its data, see `read_data`.
         strategy: Distributes work over devices; None for one device.
         interrupts: Signals that end the run once its state is saved; None ignores them.
         say: Receives the messages.
@@ -190,51 +191,49 @@ def train(
         The captioner with the best weights; None on a worker that is not the chief.
 
     Raises:
-        ValueError: The data, a file that the configuration names or the run's folder cannot be
-            used, or training has diverged.
+        ValueError: A file that the configuration names cannot be used, or training has diverged.
     """
     import keras
 
-    from sat_tf.trained.runs import TrainedCaptioner, load_captioner
+    from sat_tf.trained.captioning import TrainedCaptioner
     from training.distributed import check_equal, chief_callbacks, on_chief, shared
-    from training.inputs import batches_of, describe_inputs, load_data, open_inputs
-    from training.model import compile_model, describe_model, first_model
+    from training.features import bounds_of, first_model, objective_of, teachers_of
+    from training.inputs import batches_of, describe_inputs, open_inputs
+    from training.model import compile_model, describe_model
     from training.run_state import logs, ownership
     from training.run_state.checkpoints import Checkpoints, restore_layers
     from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
-    from training.teach.rewards import reward_objective
     from training.validation import AttentionCollapseWarning, Validation
 
-    folder, say, interrupts = RunFolder(run_dir), on_chief(say), interrupts or Interrupts()
-    ownership.check_run_dir(run_dir, config, read_run_config)
-    say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
+    folder, data, fit, say = read.folder, read.data, config.fit, on_chief(say)
+    interrupts = interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
-    kept = ownership.kept_words(config, run_dir)
-    cache_dir = cache_dir or default_cache_dir()
-    dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
-    data = load_data(config.data, data_dir, kept, dataset)
-    config = config.split_at(data.train.held_out)
-    check_equal("configuration or data", lambda: f"{config.without_files()} {data.fingerprint()}")
-
-    model = first_model(config, data, shared(folder.has_checkpoint()), strategy, say)
+    model = first_model(config, data, shared(folder.has_checkpoint()), strategy=strategy, say=say)
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
-    inputs = open_inputs(config, model.encoder, data, cache_dir)
+    resize, teachers = config.encoder.resize, teachers_of(config)
+    inputs = open_inputs(model.encoder, resize, data, read.cache_dir, teachers)
     check_equal("readable images", lambda: repr(inputs.contents))
-    ownership.begin_run(folder, config, data, inputs, dataset, data_dir)
-    for line in describe_inputs(config, data, inputs, folder):
+    settings = to_text(config.split_at(data.train.held_out))
+    ownership.begin_run(
+        folder, settings, config.init_from, data, inputs, read.dataset, read.data_dir
+    )
+    for line in describe_inputs(data, inputs, folder):
         say(line)
-    steps, batches_from = batches_of(config, data.table, inputs)
+    plan = fit.batch_size, config.seed, fit.batch_by == "image", config.reward.metric != "none"
+    steps, batches_from = batches_of(data.table, inputs, *plan)
 
     with model.distribute_strategy.scope():
-        compile_model(model, config, steps, reward_objective(config, data.table, data.vocabulary))
-    say(describe_model(model, config.fit.batch_size))
+        objective = objective_of(config, data.table, data.vocabulary)
+        compile_model(model, objective, config.optimizer, steps, fit, config.seed)
+    say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
-    dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
+    captioner = TrainedCaptioner(model, data.vocabulary)
+    dev = Validation(captioner, data, inputs.dev, fit, bounds_of(config))
     all_callbacks = [
         logs.Validate(dev.scores),  # first, as the others read the scores
         *chief_callbacks(
@@ -243,16 +242,40 @@ def train(
             logs.TensorBoardScalars(folder.logs),
             logs.TensorBoardSteps(folder.logs, done),
             logs.TensorBoardFigures(dev.figures, folder.logs),
-            logs.EpochProgress(config.fit.epochs, steps),
+            logs.EpochProgress(fit.epochs, steps),
             logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
         ),
-        CheckpointAndStop(state, progress, config.fit, steps, folder.best_weights, interrupts),
+        CheckpointAndStop(state, progress, fit, steps, folder.best_weights, interrupts),
         *callbacks,
     ]
-    say(outlook(progress, config.fit.epochs, steps))
-    train_epochs(model, batches_from, config.fit.epochs, steps, progress, all_callbacks)
-    say(best_epoch(progress, config.fit.monitor))
-    return learn_familiarity(on_chief(load_captioner)(run_dir), inputs.of(data))
+    say(outlook(progress, fit.epochs, steps))
+    train_epochs(model, batches_from, fit.epochs, steps, progress, all_callbacks)
+    say(best_epoch(progress, fit.monitor))
+    return on_chief(finished)(folder, inputs.of(data))
+
+
+def finished(folder: RunFolder, sources: Mapping[Split, InputSource]) -> TrainedCaptioner:
+    """Returns the captioner with the best weights of a run, which knows what it has seen."""
+    from sat_tf.trained.runs import load_captioner
+    from training.limits import learn_familiarity
+
+    return learn_familiarity(load_captioner(folder.path), sources)
+
+
+def report(
+    captioner: TrainedCaptioner, run_dir: Path, cache_dir: Path, data_dir: Path | None
+) -> None:
+    """Evaluates a trained run on dev, and says what is next."""
+    from sat_tf.fields import flat, to_dict
+    from training import little_data
+    from training.evaluate.evaluation import Request, evaluate_run
+
+    config, folder = read_run_config(run_dir), RunFolder(run_dir)
+    of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
+    evaluate_run(captioner, config, of_dev)
+    print(f"Caption with it: {command_line('training.caption', '--run-dir', run_dir)} PHOTO")
+    settings = flat(to_dict(config))
+    print(*little_data.after_training(folder, config.data, settings, data_dir), sep="\n")
 
 
 if __name__ == "__main__":

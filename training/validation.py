@@ -14,24 +14,21 @@ import numpy as np
 from sat_tf.scores.cider import CiderD
 from sat_tf.scores.score_tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
-from training.config import RunConfig
+from training.captioning import Captioning
+from training.config_groups import FitConfig
 from training.data.batches import scoring_batches
-from training.data.examples import StoredImage
-from training.data.image_loader import readable_images
+from training.data.examples import Split, StoredImage
+from training.data.image_loader import InputSource, readable_images
 from training.distributed import distribute, on_chief
-from training.evaluate.reading import Bounds, Reading
-from training.inputs import Data, Inputs
-from training.metrics.captions import (
-    caption_frequencies,
-    quick_scores,
-    quick_tokens,
-)
+from training.inputs import Data
+from training.metrics.quick import caption_frequencies, quick_scores, quick_tokens
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""
 CONSTANT_VARIATION = 0.005
 """Attention counts as constant if `alpha_variation` is below this."""
-_BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # Few enough to be measured in seconds.
+
+Measure = Callable[[], dict[str, float]]
 
 
 class Validation:
@@ -41,24 +38,28 @@ class Validation:
 
     Args:
         captioner: The captioner in training.
-        config: The run's configuration.
         data: The splits.
-        inputs: Their inputs.
+        source: Inputs of the dev images.
+        fit: How often and how wide is searched, and how many figures are drawn.
+        bounds: Measures the bounds of hard attention; None without.
     """
 
     def __init__(
-        self, captioner: TrainedCaptioner, config: RunConfig, data: Data, inputs: Inputs
+        self,
+        captioner: TrainedCaptioner,
+        data: Data,
+        source: InputSource,
+        fit: FitConfig,
+        bounds: Callable[[TrainedCaptioner, Split, InputSource], Measure] | None = None,
     ) -> None:
-        self._config = config
-        self._reading = Reading(captioner, data.dev, inputs.dev)
-        self._table = data.dev_table
+        self._captioning = Captioning(captioner, data.dev, source)
+        self._data, self._fit, self._bounds = data, fit, bounds
         self._told_of_fonts = False
-        self._train = data.train
 
     def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
         batches, steps = self._batches
-        evaluate = self._reading.captioner.model.evaluate
+        evaluate = self._captioning.captioner.model.evaluate
         captions = on_chief(self.caption_scores)() or {}
         nll = evaluate(batches, steps=steps, verbose=0, return_dict=True)["nll"]
         return {**captions, "nll": nll, **(on_chief(self._measure_bounds)() or {})}
@@ -71,11 +72,11 @@ class Validation:
             frequencies of `cider` are those of the training captions, so that it does not depend
             on how many images are captioned; that of a report has those of its own images.
         """
-        fit = self._config.fit
-        search = dataclasses.replace(self._config.search, beam=fit.validation_beam)
-        captions = self._reading.captions(search, count=fit.validation_images)
+        search = self._captioning.captioner.config.search
+        search = dataclasses.replace(search, beam=self._fit.validation_beam)
+        captions = self._captioning.captions(search, count=self._fit.validation_images)
         texts = {image_id: caption.text for image_id, caption in captions.items()}
-        references = self._reading.split.references(of=texts)
+        references = self._captioning.split.references(of=texts)
         scores = quick_scores(texts, references, *self._tokens, self._frequencies)
         return {
             "bleu_4": scores["bleu_4"],
@@ -87,20 +88,20 @@ class Validation:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
         from sat_tf.trained.figures.drawing import MissingFontError
 
-        split = self._reading.split
-        indices = readable_images(split, self._reading.source, self._config.fit.figures)
+        split = self._captioning.split
+        indices = readable_images(split, self._captioning.source, self._fit.figures)
         if not len(indices):
             return {}
-        annotations = self._reading.annotations(indices)
-        language = self._config.data.language
+        annotations = self._captioning.annotations(indices)
+        language = self._data.config.language
         figures: dict[str, np.ndarray | str] = {}
-        captions = self._reading.captioner.describe(annotations)
+        captions = self._captioning.captioner.describe(annotations)
         for index, caption in zip(indices, captions, strict=True):
             example = split.examples[index]
             figures[f"caption/{example.image_id}"] = caption.text
             image = example.image
             image = image.read_bytes() if isinstance(image, StoredImage) else image
-            pixels = np.round(self._reading.captioner.pixels(image)).astype(np.uint8)
+            pixels = np.round(self._captioning.captioner.pixels(image)).astype(np.uint8)
             caption = dataclasses.replace(caption, image=pixels, language=language)
             try:
                 figure = caption.figure()
@@ -114,25 +115,26 @@ class Validation:
 
     @functools.cached_property
     def _frequencies(self) -> CiderD:
-        captions = [example.captions for example in self._train.examples]
+        captions = [example.captions for example in self._data.train.examples]
         return caption_frequencies(captions, *self._tokens)
 
     @property
     def _tokens(self) -> tuple[ScoreTokens, str]:
-        data = self._config.data
+        data = self._data.config
         return quick_tokens(**data.splitting), data.language
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:
-        read = self._reading.source, self._table, self._config.fit.batch_size
+        read = self._captioning.source, self._data.dev_table, self._fit.batch_size
         batches = distribute(lambda shard: scoring_batches(*read, shard)[0])
         return batches, scoring_batches(*read)[1]
 
     @functools.cached_property
-    def _measure_bounds(self) -> Callable[[], dict[str, float]]:
-        if self._config.attention.kind != "hard":
+    def _measure_bounds(self) -> Measure:
+        if self._bounds is None:
             return dict
-        return Bounds(self._reading, _BOUND_IMAGES, _BOUND_SAMPLES).measure
+        read = self._captioning
+        return self._bounds(read.captioner, read.split, read.source)
 
 
 class AttentionCollapseWarning(keras.callbacks.Callback):

@@ -15,8 +15,9 @@ from sat_tf.scores import TablesError
 from sat_tf.trained.captioning import TrainedCaptioner
 from training import model
 from training import train as command
-from training.config import read_run_config, settled
+from training.config import read_run_config
 from training.metrics import captions
+from training.resolve import settled
 from training.run_state import ownership
 from training.run_state.logs import Validate
 from training.train import parse
@@ -44,9 +45,8 @@ def train(
     config = parse(["--run-dir", str(run_dir), *flags]).config
     config = settled(config, run_dir, data_dir)
     cache_dir = run_dir.parent / "cache"
-    return command.train(
-        config, run_dir, cache_dir, data_dir, strategy, say=say, callbacks=callbacks
-    )
+    read = command.read_data(config, run_dir, cache_dir, data_dir, say)
+    return command.train(config, read, strategy, say=say, callbacks=callbacks)
 
 
 def scenes_encoder(folder: Path) -> list[str]:

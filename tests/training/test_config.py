@@ -44,7 +44,7 @@ def test_xla_and_batches_by_image_are_an_error_that_names_the_other_batches():
 
 
 def test_a_teacher_is_recorded_and_may_be_moved_but_is_no_part_of_the_captioner(tmp_path):
-    flags = ("--attention.supervision_weight", "1", "--boxes")
+    flags = ("--attention.supervision_weight", "1", "--attention.teacher")
     old, new = (tmp_path / name for name in ("old.jsonl", "new.jsonl"))
     old.touch(), new.touch()
     config = parse([*flags, str(old)]).config

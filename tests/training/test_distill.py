@@ -76,7 +76,7 @@ def test_a_student_learns_from_predictions_and_resumes(teachers, predictions, tm
     base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(tmp_path / "student")]
     flags = [*base, "--fit.distillation-weight", "0.5"]
     with meteor_hidden():
-        assert train([*flags, "--predictions", predictions]) == 0
+        assert train([*flags, "--fit.predictions", predictions]) == 0
     assert "predictions are 50 % of each word's target" in capsys.readouterr().out
     contents = json.loads((tmp_path / "student" / "data.json").read_text())
     assert contents["predictions"]["teachers"] == []
@@ -84,7 +84,7 @@ def test_a_student_learns_from_predictions_and_resumes(teachers, predictions, tm
     config = read_run_config(teachers[0])
     data = load_data(config.data)
     predict({Path(teachers[0]): config}, data, tmp_path / "cache", 5).save(tmp_path / "others.npz")
-    assert train([*flags, "--predictions", str(tmp_path / "others.npz")]) == 2
+    assert train([*flags, "--fit.predictions", str(tmp_path / "others.npz")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "The predictions of other captioners are not those of the training split" in said
 
@@ -135,6 +135,6 @@ def test_a_student_inherits_the_teachers_of_its_teachers(teachers, tmp_path):
     assert main([str(folder), teachers[1], "--out", str(predictions)]) == 0
     base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(student)]
     with meteor_hidden():
-        given = ["--fit.distillation-weight", "0.5", "--predictions", str(predictions)]
+        given = ["--fit.distillation-weight", "0.5", "--fit.predictions", str(predictions)]
         assert train([*base, *given]) == 0
     assert teachers_of(student) == Teachers(("captioners",), ("boxes", "reward"))

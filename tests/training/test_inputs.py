@@ -1,7 +1,5 @@
 """Inputs of a run: words of training captions, images that can be read, files that teach."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -19,9 +17,9 @@ SUPERVISED = ["--attention.supervision-weight", "1"]
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([*SUPERVISED, "--locator"], "is not a word locator"),
-        ([*SUPERVISED, "--boxes"], "expected a phrase with its boxes"),
-        (["--fit.distillation-weight", "1", "--predictions"], "does not hold predictions"),
+        ([*SUPERVISED, "--attention.teacher"], "is not a word locator"),
+        ([*SUPERVISED, "--attention.teacher"], "expected a phrase with its boxes"),
+        (["--fit.distillation-weight", "1", "--fit.predictions"], "does not hold predictions"),
     ],
 )
 def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags, said):
@@ -29,7 +27,7 @@ def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags
         raise AssertionError("annotations are computed")
 
     monkeypatch.setattr("training.inputs.open_input_source", too_late)
-    damaged = tmp_path / f"damaged.{'jsonl' if '--boxes' in flags else 'npz'}"
+    damaged = tmp_path / f"damaged.{'jsonl' if 'boxes' in said else 'npz'}"
     damaged.write_bytes(b"nothing")
     argv = [*SCENES, *flags, damaged, "--run-dir", tmp_path / "run"]
     status, found = exit_of(capsys, main, *argv)
@@ -45,7 +43,7 @@ def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
 
 @pytest.mark.parametrize("captions", [1, 2])
 def test_batches_by_image_are_those_by_length_if_no_image_has_two_captions(captions):
-    config = parse([*SCENES, "--fit.batch_by", "image", "--fit.batch_size", "4"]).config
+    config = parse([*SCENES]).config
     pixels = np.zeros([64, 64, 3], np.uint8)
     texts = ["a", "a b", "b a b", "b"]
     examples = tuple(
@@ -55,14 +53,11 @@ def test_batches_by_image_are_those_by_length_if_no_image_has_two_captions(capti
     words = split_captions(config.data, split)
     table = words.table(learn_vocabulary(config.data, words))
     source = ImageSource(examples, 64, "crop", mirrored=True)
-    _, batches = batches_of(config, table, Inputs(source, source))
-    _, by_length = batches_of(by(config, "length"), table, Inputs(source, source))
+    plan = table, Inputs(source, source), 4, 0
+    _, batches = batches_of(*plan, by_image=True)
+    _, by_length = batches_of(*plan)
     one, other = (next(each(0, 0).as_numpy_iterator()) for each in (batches, by_length))
     assert ("image_index" in one) is (captions == 2) and "image_index" not in other
     if captions == 1:
         np.testing.assert_array_equal(one["tokens"], other["tokens"])
         np.testing.assert_array_equal(one["images"], other["images"])
-
-
-def by(config, batch_by):
-    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))

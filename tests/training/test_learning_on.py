@@ -15,13 +15,12 @@ from sat_tf.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.small_runs import train
 from tests.training.test_model import model_like
-from training.cli import check_init_from
 from training.config import to_text
+from training.first_weights import kept_words, start_from
+from training.init_from import check_init_from
 from training.inspect import __main__ as inspect_command
 from training.lineage import lineage
-from training.model import start_from
 from training.publish import main as publish
-from training.run_state.ownership import kept_words
 from training.train import main, parse
 
 OWN = "a red zebra near a blue okapi"
@@ -131,8 +130,8 @@ def test_words_that_stay_keep_their_capitals(soft_run, tmp_path):
     theirs.with_more({"rad": "Rad"}).save(origin / "vocabulary.json")
     (origin / "data.json").unlink()  # which knows the words that it had
     flags = [*FLAGS, "--init-from", str(origin), "--keep-words", "True", "--data.language", "de"]
-    assert kept_words(parse(flags).config)["rad"] == "Rad"
-    assert kept_words(parse([*flags, "--data.capitals", "False"]).config)["rad"] == "rad"
+    for more, kept in (((), "Rad"), (("--data.capitals", "False"), "rad")):
+        assert kept_words(str(origin), parse([*flags, *more]).config.data)["rad"] == kept
 
 
 def test_inspection_divides_the_images_as_the_origin_did(own, soft_run, tmp_path):

@@ -5,17 +5,31 @@ from pathlib import Path
 
 import pytest
 
+from sat_tf.fields import flat, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.data.own_images import write_csv, write_files
-from training.data.captions import Rows
-from training.little_data import LEARN_ON, Amount, after_training, next_command, sentences
+from training import little_data
+from training.data.captions import Amount, Rows
+from training.little_data import LEARN_ON
 from training.recipes import NEW_WORDS, RECIPES
 from training.run_state.ownership import claim, data_records
 from training.train import parse
 
 FOLDER = RECIPES["folder_soft"]
 LEARNING_ON = dataclasses.replace(FOLDER, init_from="flickr8k_soft")
+
+
+def sentences(found, config):
+    return little_data.sentences(found, config.data, config.init_from)
+
+
+def next_command(found, config, *rest) -> str:
+    return little_data.next_command(found, config.data, flat(to_dict(config)), *rest)
+
+
+def after_training(folder, config, data_dir):
+    return little_data.after_training(folder, config.data, flat(to_dict(config)), data_dir)
 
 
 def amount(images: int, **changes) -> Amount:

@@ -49,7 +49,7 @@ def run(frozen, folder, *flags: str) -> int:
 
 @pytest.mark.slow
 def test_captions_take_the_place_of_boxes(frozen, locator, tmp_path, capsys):
-    given = ["--attention.supervision-weight", "1", "--locator", locator]
+    given = ["--attention.supervision-weight", "1", "--attention.teacher", locator]
     assert run(frozen, tmp_path / "run", *given) == 0
     assert "Attention is supervised at" in (out := capsys.readouterr().out)
     assert "words by a locator" in out
@@ -58,7 +58,7 @@ def test_captions_take_the_place_of_boxes(frozen, locator, tmp_path, capsys):
 
     # Resumed with the scenes' own boxes, it would be another run.
     assert run(frozen, tmp_path / "run", *given[:2]) == 2
-    assert "give the same `--locator`" in capsys.readouterr().err
+    assert "give the same `--attention.teacher`" in capsys.readouterr().err
     assert run(frozen, tmp_path / "run", *given) == 0
 
 
@@ -68,5 +68,10 @@ def test_with_a_run_to_start_from_the_locator_knows_that_run_s_encoder(frozen, t
     given = ["--init-from", str(tmp_path / "first")]
     out = ["--out", str(tmp_path / "words.npz"), "--min-images", "5", "--min-auroc", "50"]
     assert main([*frozen, *SMALL, *given, *out, "--epochs", "1"]) == 0
-    given += ["--attention.supervision-weight", "1", "--locator", str(tmp_path / "words.npz")]
+    given += [
+        "--attention.supervision-weight",
+        "1",
+        "--attention.teacher",
+        str(tmp_path / "words.npz"),
+    ]
     assert run(frozen, tmp_path / "second", *given) == 0

@@ -16,10 +16,10 @@ from sat_tf.trained import runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
-from training import model
-from training.config import settled
-from training.model import resolve_precision, start_from
+from training import precision
+from training.first_weights import start_from
 from training.recipes import RECIPES
+from training.resolve import resolve, settled
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
@@ -107,10 +107,10 @@ def asking_for(name: str):
 
 
 @pytest.mark.parametrize(("seconds", "chosen"), [(0.5, "bfloat16"), (0.95, "float32")])
-def test_the_faster_precision_is_chosen(monkeypatch, capsys, seconds, chosen):
+def test_the_faster_precision_is_chosen(tmp_path, monkeypatch, capsys, seconds, chosen):
     found = {"float32": 1.0, "bfloat16": seconds}
-    monkeypatch.setattr(model, "product_seconds", lambda: found)
-    assert resolve_precision(asking_for("auto")).fit.precision == chosen
+    monkeypatch.setattr(precision, "product_seconds", lambda: found)
+    assert resolve(asking_for("auto"), tmp_path, None).fit.precision == chosen
     assert f"Precision {chosen}" in capsys.readouterr().out
 
 

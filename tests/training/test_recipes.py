@@ -9,15 +9,15 @@ import pytest
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.run_folder import read_config
 from sat_tf.trained.published import locate
-from training.cli import check_init_from
 from training.config import (
     DataConfig,
     FitConfig,
     OptimizerConfig,
     RunConfig,
-    settled,
 )
+from training.init_from import check_init_from
 from training.recipes import RECIPES
+from training.resolve import settled
 from training.train import parse
 
 THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]

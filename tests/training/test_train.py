@@ -22,7 +22,6 @@ from tests.training.run_state.stopped_runs import (
 from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training import train as command
 from training.distributed import make_strategy
-from training.evaluate import evaluation as run_evaluation
 from training.recipes import RECIPES
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop
@@ -50,11 +49,10 @@ def test_any_key_is_a_flag_nested_ones_with_dots():
         ("--reward.metric cider", "`--init-from`"),
         ("--reward.metric cider --init-from run --fit.jit_compile True", "`--fit.jit_compile`"),
         ("--recipe folder_soft --attention.supervision_weight 1", "`--attention.teacher`"),
-        ("--attention.supervision_weight 1 --boxes nowhere", "`--attention.teacher`"),
+        ("--attention.supervision_weight 1 --attention.teacher nowhere", "`--attention.teacher`"),
         ("--attention.supervision_weight 1 --attention.teacher l.npz", "expected no word locator"),
-        ("--attention.supervision_weight 1 --locator l --boxes b", "expected none with `--boxes`"),
-        ("--predictions p.npz", "`--fit.distillation_weight`"),
-        ("--fit.distillation_weight 0.5 --predictions nowhere", "`--fit.predictions`"),
+        ("--fit.predictions p.npz", "`--fit.distillation_weight`"),
+        ("--fit.distillation_weight 0.5 --fit.predictions nowhere", "`--fit.predictions`"),
         (
             "--fit.distillation_weight 1 --reward.metric cider --init-from runs",
             "`--fit.distillation_weight`: expected 0 with `--reward.metric`",
@@ -89,8 +87,8 @@ def test_a_wrong_data_dir_is_named_though_the_run_has_recorded_its_own(capsys, t
 
 def test_a_run_goes_to_runs_and_the_recipe_s_name(monkeypatch):
     found = []
-    monkeypatch.setattr(command, "train", lambda _, *places: found.append(places[0]))
-    monkeypatch.setattr(run_evaluation, "evaluate_run", lambda *_: None)
+    monkeypatch.setattr(command, "train", lambda _, read, *more: found.append(read.folder.path))
+    monkeypatch.setattr(command, "report", lambda *_: None)
     assert main(["--recipe", "scenes_none"]) == 0 == main(["--run-dir", "elsewhere"])
     assert found == [Path("runs/scenes_none"), Path("elsewhere")]
 

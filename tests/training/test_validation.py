@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from sat_tf.config import SearchConfig
-from training.config import DataConfig, FitConfig
+from training.captioning import Captioning
+from training.config_groups import FitConfig
+from training.data.config import DataConfig
 from training.data.examples import Example, Split
-from training.evaluate.reading import Reading
-from training.metrics.captions import caption_frequencies, quick_scores
+from training.metrics.quick import caption_frequencies, quick_scores
 from training.validation import (
     CONSTANT_VARIATION,
     UNIFORM_ENTROPY,
@@ -32,16 +33,13 @@ def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(mon
         found = [*texts.items()][:count]
         return {name: SimpleNamespace(text=text) for name, text in found}
 
-    monkeypatch.setattr(Reading, "captions", captions)
+    monkeypatch.setattr(Captioning, "captions", captions)
 
     def scored(count: int) -> float:
-        config = SimpleNamespace(
-            fit=FitConfig(validation_images=count), search=SearchConfig(), data=DataConfig()
-        )
-        captioner = SimpleNamespace(vocabulary=SimpleNamespace(unit="words"))
-        data = SimpleNamespace(train=train, dev=dev, dev_table=None)
-        inputs = SimpleNamespace(dev=None)
-        return Validation(captioner, config, data, inputs).caption_scores()["cider"]
+        captioner = SimpleNamespace(config=SimpleNamespace(search=SearchConfig()))
+        data = SimpleNamespace(config=DataConfig(), train=train, dev=dev, dev_table=None)
+        fit = FitConfig(validation_images=count)
+        return Validation(captioner, data, None, fit).caption_scores()["cider"]
 
     frequencies = caption_frequencies([example.captions for example in train.examples])
     alone = [

@@ -81,6 +81,37 @@ class Rows(Sequence[np.ndarray]):
         return type(self)(self.flat[kept], np.minimum(self.lengths, most))
 
 
+@dataclass(frozen=True)
+class Amount:
+    """Size and variety of training data.
+
+    Attributes:
+        images: Number of images.
+        captions: Number of captions with a word.
+        distinct: Number of different ones among them.
+        common: Share of their words that are words of at least half of them.
+    """
+
+    images: int
+    captions: int
+    distinct: int
+    common: float
+
+    @classmethod
+    def of(cls, images: int, captions: Rows) -> Self:
+        """Counts captions, each a row of the numbers of its words."""
+        number = int(np.count_nonzero(captions.lengths))
+        counts = np.bincount(captions.flat)
+        in_captions = np.zeros_like(counts)
+        frequent = np.flatnonzero(counts >= number / 2)  # few words: the others cannot be common
+        for word in frequent:
+            in_captions[word] = len(np.unique(captions.row_of[captions.flat == word]))
+        common = counts[in_captions >= max(number / 2, 1)].sum()
+        share = round(float(common / max(captions.flat.size, 1)), 4)
+        different = {row.tobytes() for row in captions if len(row)}
+        return cls(images, number, len(different), share)
+
+
 @dataclass(frozen=True, eq=False)
 class CaptionWords:
     """The words of a split's captions, as rows of the numbers of different words.

@@ -12,11 +12,13 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from sat_tf.errors import RunError
 from sat_tf.files import sha256_of, sync
+from sat_tf.run_folder import RunFolder
 from training.data.config import DataConfig
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.image_files import identify
@@ -297,3 +299,36 @@ def _check_images(path: Path, split: Split, digests: Mapping[Path, str | None]) 
             f"{counted(len(changed), 'image')} of the {split.name} split changed since {path} was "
             f"written, such as {changed[0]}. Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}"
         )
+
+
+def read_data_dir(folder: RunFolder) -> Path | None:
+    """Returns where the data was when the run was trained; None if it is no longer there."""
+    if not folder.data_dir.is_file():
+        return None
+    path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
+    return path if path.is_dir() else None
+
+
+def recorded_data(run_dir: Path | None, data_dir: Path | None) -> Path | None:
+    """Returns the record of a run's data, if it was read from this folder; else None."""
+    if run_dir is None or data_dir is None:
+        return None
+    folder = RunFolder(run_dir)
+    recorded = read_data_dir(folder)
+    return folder.dataset if recorded is not None and recorded.samefile(data_dir) else None
+
+
+def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
+    """Returns where the data was when runs were trained; None if none of them has it recorded.
+
+    Raises:
+        RunError: It was in different folders.
+    """
+    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
+    found = dict.fromkeys(path.resolve() for path in recorded)
+    if len(found) > 1:
+        raise RunError(
+            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
+            "Choose one with `--data-dir`."
+        )
+    return next(iter(found), None)

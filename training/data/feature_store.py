@@ -21,10 +21,9 @@ from sat_tf import images
 from sat_tf.errors import invalid_value
 from sat_tf.files import write_json
 from sat_tf.layers.encoder import Encoder
-from training.data.examples import DataError, Example, Split, StoredImage
+from training.data.examples import DataError, Example, StoredImage
 from training.data.feature_shards import Shards, write_missing
 from training.data.image_files import identify
-from training.data.image_loader import ImageSource, InputSource, check_first_readable
 from training.tables import counted
 
 if TYPE_CHECKING:
@@ -243,25 +242,3 @@ def _update_array(digest: Any, array: np.ndarray) -> None:
     array = np.ascontiguousarray(array)
     digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
     digest.update(array.tobytes())
-
-
-def open_input_source(
-    encoder: Encoder,
-    resize: str,
-    split: Split,
-    cache_dir: Path,
-    mirrored: bool = False,
-    random_crop: float = 0.0,
-) -> InputSource:
-    """Opens stored annotations if the encoder is frozen, otherwise images.
-
-    Raises:
-        DataError: No image of the split can be read.
-    """
-    examples, size = split.examples, encoder.image_size
-    if not encoder.trainable:
-        source = FeatureStore.open(cache_dir, encoder, examples, resize=resize, mirrored=mirrored)
-    else:
-        source = ImageSource(examples, size, resize, mirrored, random_crop)
-    check_first_readable(split, source)
-    return source

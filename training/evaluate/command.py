@@ -27,8 +27,9 @@ from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
-from training.config import DataConfig, read_data_dir, read_run_config
-from training.data.config import DataName, Splits
+from training.config import read_run_config
+from training.data.config import DataConfig, DataName, Splits
+from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split
 from training.data.sources import load_split
 from training.evaluate.reports import (

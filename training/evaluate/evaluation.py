@@ -18,15 +18,16 @@ from sat_tf.run_folder import RunFolder, read_average
 from sat_tf.scores.score_tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
-from training.config import RunConfig, recorded_data
+from training.config import RunConfig
 from training.data.boxes import PlacedBoxes, place_boxes
-from training.data.dataset import Dataset
-from training.data.feature_store import open_input_source
+from training.data.dataset import Dataset, recorded_data
+from training.data.input_source import open_input_source
 from training.data.seen_images import find_overlap, read_seen, seen_notes
+from training.evaluate.bounds import SAMPLES, Bounds
 from training.evaluate.deletion import SHARES, delete, training_mean
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import Evaluation, write_report_page
-from training.evaluate.reading import SAMPLES, Bounds, Reading
+from training.evaluate.reading import Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
 from training.limits import NO_CONFIDENCE, judge_captions, learn_confidence
 from training.metrics.calibration import calibrate

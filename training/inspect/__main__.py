@@ -9,7 +9,7 @@ from pathlib import Path
 from sat_tf.commands import check_folder, exit_status, loading, run_process
 from sat_tf.fields import NonNegativeInt, check_fields
 from training.cli import Settings, check_apart, check_data_dir, parse_settings
-from training.config import settled
+from training.resolve import settled
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
-from sat_tf.fields import to_dict
+from sat_tf.fields import flat, to_dict
 from sat_tf.files import as_utf8
 from sat_tf.layers.backbones import WITHOUT_NETWORK, canonical_name
 from sat_tf.progress import progress_bar
@@ -27,22 +27,23 @@ from sat_tf.spellings import both_spellings
 from sat_tf.tokens import primary
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
-from training.cli import check_init_from
-from training.config import DataConfig, RunConfig
+from training.config import RunConfig
 from training.data.captions import (
+    Amount,
     CaptionWords,
     check_vocabulary,
     learn_vocabulary,
     split_captions,
 )
+from training.data.config import DataConfig
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
 from training.data.image_loader import ImageLoader, check_readable
 from training.data.sources import Source
+from training.features import kept_words_of
+from training.init_from import check_init_from
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
-from training.little_data import Amount
 from training.metrics.captions import BLEU_ORDERS, note_on_scores
-from training.run_state.ownership import kept_words
 from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
@@ -111,7 +112,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report = {"recipe": config.recipe, "data": config.data.name}
     found = Survey(report | {"data_dir": data_dir and as_utf8(str(data_dir))})
     report, splits, scans = found.report, found.splits, found.scans
-    notes = _load(found, config, data_dir)
+    notes = _load(found, config.data, data_dir)
     read = dict.fromkeys(note for split in splits.values() for note in split.notes)
     for name, split in splits.items():
         scans[name] = scan_images(split, config.encoder)
@@ -126,13 +127,15 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     if "train" in splits:
         found.words = {n: split_captions(config.data, split) for n, split in splits.items()}
         words = learn_vocabulary(config.data, found.words["train"])
-        vocabulary = words.with_more(found.attempt(kept_words, config) or {})
+        vocabulary = words.with_more(found.attempt(kept_words_of, config) or {})
         size, kept = len(words) - len(SPECIAL_TOKENS), len(vocabulary) - len(words)
         report["vocabulary"] = {"unit": words.unit, "size": size, "kept": kept}
         report["vocabulary"]["min_count"] = config.data.min_count
-        amount = _add_captions(found, config, vocabulary)
-        few = list(little_data.sentences(amount, config)) if config.data.name == "folder" else few
-        report["next"] = little_data.next_command(amount, config, data_dir, bool(missing))
+        amount = _add_captions(found, config.data, vocabulary)
+        if config.data.name == "folder":
+            few = list(little_data.sentences(amount, config.data, config.init_from))
+        about = config.data, flat(to_dict(config)), data_dir, bool(missing)
+        report["next"] = little_data.next_command(amount, *about)
         _add_twins(found)
         report["time"] = _time(found, config, vocabulary)
     report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
@@ -152,10 +155,10 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     return found
 
 
-def _load(found: Survey, config: RunConfig, data_dir: Path | None) -> list[str]:
+def _load(found: Survey, data: DataConfig, data_dir: Path | None) -> list[str]:
     """Loads the splits that can be loaded; returns notes on those that training does not need."""
     notes = []
-    source = found.attempt(Source, config.data, data_dir)
+    source = found.attempt(Source, data, data_dir)
     for name in SPLITS if source else ():
         try:
             found.splits[name] = source.split(name)
@@ -183,7 +186,7 @@ def _image_figures(split: Split, scan: ImageScan) -> dict[str, Any]:
     }
 
 
-def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> Amount:
+def _add_captions(found: Survey, data: DataConfig, vocabulary: Vocabulary) -> Amount:
     """Adds caption figures, and the number of captions that an earlier split has too.
 
     Returns:
@@ -191,13 +194,13 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     """
     report = found.report
     report["scripts"] = scripts(found.splits["train"].captions)
-    report["language"] = found_language(found.splits["train"].captions, config.data.language)
+    report["language"] = found_language(found.splits["train"].captions, data.language)
     earlier: set[str] = set()
     amount, alike, written = None, Counter(), {}
     for name, split in found.splits.items():
         words = found.words[name]
         spoken = spoken_captions(words)
-        report["splits"][name] |= caption_figures(words, vocabulary, config.data.max_length)
+        report["splits"][name] |= caption_figures(words, vocabulary, data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
         used = report["splits"][name]["used"]
@@ -206,7 +209,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
             alike.update(key for key in said if key)
             written |= said
         amount = amount or Amount.of(used, words.rows)
-    if primary(config.data.language) == "en":
+    if primary(data.language) == "en":
         said = Counter(word for key in alike for word in key.split())
         report["both_spellings"] = both_spellings(said)
     if alike:

@@ -21,9 +21,9 @@ from training.data.captions import CaptionTable
 from training.data.examples import Example
 from training.data.feature_shards import compile_encoder, default_batch_size
 from training.data.image_loader import ImageLoader, Views
+from training.features import objective_of
 from training.inputs import Inputs, batches_of
 from training.model import compile_model, new_model
-from training.teach.rewards import reward_objective
 
 _WARM_UP = 2  # steps; the first one traces the graph
 SECONDS = 8.0  # approximate time of each measurement
@@ -60,10 +60,13 @@ def measure(
     check_available(config)
     files = weights_files(config.encoder.weights)
     own = config.init_from is None and all(Path(file).is_file() for file in files)
-    model = new_model(config, len(vocabulary), load_encoder_weights=own)
+    model = new_model(config.captioner, len(vocabulary), config.fit.precision, own)
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
-    steps, batches_from = batches_of(config, table, Inputs(source, source))
-    compile_model(model, config, steps, reward_objective(config, table, vocabulary))
+    sampled = config.reward.metric != "none"
+    plan = fit.batch_size, config.seed, fit.batch_by == "image", sampled
+    steps, batches_from = batches_of(table, Inputs(source, source), *plan)
+    objective = objective_of(config, table, vocabulary)
+    compile_model(model, objective, config.optimizer, steps, fit, config.seed)
     seconds = _step_seconds(model, batches_from(0, 0))
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}
     if not model.encoder.trainable:

@@ -10,12 +10,11 @@ import collections
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.scores.cider import CiderD, count_grams
 from sat_tf.scores.meteor import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.meteor_tables import TablesError
 from sat_tf.scores.ngrams import (
@@ -33,7 +32,6 @@ from sat_tf.scores.score_tokens import (
     ScoreTokens,
     default_tokens,
     signature,
-    split_lines,
     tokens_version,
 )
 from sat_tf.tokens import Segmenter, Unit, default_segmenter
@@ -43,13 +41,12 @@ from training.metrics.bootstrap import (
     few_images_note,
     interval_over_images,
 )
+from training.metrics.quick import TokenisedCaptions, check_pairs, tokenise
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
 _ERRORS = 2.0  # standard errors by which captions have to fit their own images better
 _HARDLY = 0.2  # of the words that fit no other image: what people write has 0.5 (Flickr8k)
-MOST_DOCUMENTS = 30_000
-"""Images whose captions give document frequencies: more would take a gigabyte for the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +129,7 @@ def score_captions(
             required for scores over characters, or a package that splits is not installed.
         TablesError: `meteor=True` and METEOR's tables are missing.
     """
-    _check(candidates, references)
+    check_pairs(candidates, references)
     notes: list[str] = []
     chosen = tokens or default_tokens(language, unit, segmenter)
     found = tokenise(candidates, references, chosen, language)
@@ -318,88 +315,6 @@ def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str
     return (f"The captions fit their own images: {shares}.",)
 
 
-def quick_scores(
-    candidates: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens = "simple",
-    language: str = "en",
-    frequencies: CiderD | None = None,
-) -> dict[str, float]:
-    """Computes `bleu_1` ... `bleu_4` and `cider` (0-100 or NaN), for every epoch.
-
-    Args:
-        candidates: Image id -> caption.
-        references: Image id -> raw reference captions.
-        tokens: What splits all captions; see `quick_tokens`.
-        language: Language code of the captions.
-        frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
-            default, as in reports. Scores of other images, or of fewer, are on another scale then.
-    """
-    _check(candidates, references)
-    found = tokenise(candidates, references, tokens, language)
-    bleu = bleu_scores(bleu_statistics(found.candidates, found.references).sum(axis=0))
-    scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
-    if frequencies is None:
-        return scores | {"cider": float(np.mean(cider_scores(found.candidates, found.references)))}
-    parts = []
-    for caption, others in zip(found.candidates, found.references, strict=True):
-        own, *theirs = (
-            frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
-        )
-        parts.append(frequencies.score(own, theirs))
-    return scores | {"cider": 100.0 * float(np.mean(parts))}
-
-
-def caption_frequencies(
-    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
-) -> CiderD:
-    """Returns the document frequencies of the captions of images, evenly chosen if they are many.
-
-    Args:
-        captions: Raw captions of each image.
-        tokens: What splits them.
-        language: Their language code.
-    """
-    every = -(-len(captions) // MOST_DOCUMENTS) or 1
-    split = (split_lines(tokens, own, language) for own in captions[::every])
-    return CiderD([count_grams(text.split()) for text in lines] for lines in split)
-
-
-def quick_tokens(**splitting) -> ScoreTokens:
-    """Returns the tokeniser of the scores after each epoch: `simple` for English."""
-    found = default_tokens(**splitting)
-    return "simple" if found == "ptb" else found
-
-
-class TokenisedCaptions(NamedTuple):
-    """Captions whose tokens are separated by spaces.
-
-    Attributes:
-        tokeniser: Name of what split them.
-        candidates: `N` captions.
-        references: `N` lists of reference captions.
-    """
-
-    tokeniser: ScoreTokens
-    candidates: list[str]
-    references: list[list[str]]
-
-
-def tokenise(
-    candidates: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens = "simple",
-    language: str = "en",
-) -> TokenisedCaptions:
-    """Splits captions and their references; errors are those of `split_lines`."""
-    lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
-    split = iter(split_lines(tokens, lines, language))
-    own = [next(split) for _ in candidates]
-    return TokenisedCaptions(
-        tokens, own, [[next(split) for _ in references[image]] for image in candidates]
-    )
-
-
 def note_on_scores(**splitting) -> str | None:
     """Returns a sentence on what the scores of such captions cannot tell; None if there is none."""
     if default_tokens(**splitting) in OVER_CHARACTERS:
@@ -409,17 +324,6 @@ def note_on_scores(**splitting) -> str | None:
     except TablesError as error:
         return f"METEOR will be left out: {error}"
     return None
-
-
-def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
-    if not candidates:
-        raise invalid_value("candidates", "a caption for at least one image", "none")
-    if different := sorted(set(candidates) ^ set(references)):
-        got = f"{len(different)} found in one only, such as {different[0]!r}"
-        raise invalid_value("references", "the images of `candidates`", got)
-    if bare := [image for image in candidates if not references[image]]:
-        expected = "at least one reference per image"
-        raise invalid_value("references", expected, f"none for {bare[0]!r}")
 
 
 def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:

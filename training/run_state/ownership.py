@@ -23,21 +23,18 @@ from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_all
 from sat_tf.run_folder import RunFolder, read_average, read_object, read_vocabulary
-from sat_tf.trained import published
 from sat_tf.vocabulary import Vocabulary
-from training.config import RunConfig, to_text
+from training.data.captions import Amount
 from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
-from training.limits import forget
-from training.little_data import Amount
 from training.run_state.checkpoints import another
 
 _TEACHERS = {
-    BOXES: "boxes",
-    LOCATOR: "maps of a word locator",
-    PREDICTIONS: "predictions of other captioners",
+    BOXES: ("boxes", "--attention.teacher"),
+    LOCATOR: ("maps of a word locator", "--attention.teacher"),
+    PREDICTIONS: ("predictions of other captioners", "--fit.predictions"),
 }
 _UNFINISHED = ".*.tmp"  # left behind by `sat_tf.files` when it is killed
 
@@ -129,22 +126,6 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
         )
 
 
-def kept_words(config: RunConfig, run_dir: Path | None = None) -> dict[str, str]:
-    """Returns the words that a run keeps of `init_from`, with their forms, see `keep_words`.
-
-    Args:
-        config: The run's configuration.
-        run_dir: The run's folder; once it is begun, they are among its own.
-    """
-    if not config.keep_words:
-        return {}
-    begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
-    kept = read_vocabulary(run_dir if begun else published.locate(config.init_from))
-    same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
-    forms = kept.forms if config.data.regains_capitals else kept.words
-    return dict(zip(kept.words, forms, strict=True)) if same else {}
-
-
 def claim(
     run_dir: Path,
     config_text: str,
@@ -228,7 +209,8 @@ def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
 @on_chief
 def begin_run(
     folder: RunFolder,
-    config: RunConfig,
+    config_text: str,
+    origin: str | None,
     data: Data,
     inputs: Inputs,
     dataset: Dataset,
@@ -238,6 +220,15 @@ def begin_run(
 
     A later evaluation tells by the record of training images, the run's and those of what it
     starts or learns from, which of its own are not new.
+
+    Args:
+        folder: The run's folder.
+        config_text: Content of config.json.
+        origin: The captioner that the run starts from, if any.
+        data: The splits.
+        inputs: Their inputs, and what teaches beside the captions.
+        dataset: The data set that the splits are of, to be written down.
+        data_dir: The user's copy of it; None for drawn data.
 
     Raises:
         RunError: The run that is resumed there has learned from something else.
@@ -252,19 +243,20 @@ def begin_run(
     if not folder.training_images.exists():
         examples = enumerate(data.train.examples)
         readable = (one for index, one in examples if index not in unreadable)
-        seen = SeenImages.of(readable, config.data.name, dataset.content_key)
-        if (origin := config.init_from) is not None:
+        seen = SeenImages.of(readable, data.config.name, dataset.content_key)
+        if origin is not None:
             begun = recorded_origins(folder) if folder.has_checkpoint() else {}
             seen = seen.after_captioner(origin, begun.get(origin))
         for teacher, earlier in inputs.seen:
             seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
-    forget(folder.path)  # what it learned of its limits with earlier weights
-    claim(folder.path, to_text(config), config.init_from, records)
-    if dataset.write(folder.dataset) and config.data.name != "scenes":
+    for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
+        known.unlink(missing_ok=True)
+    claim(folder.path, config_text, origin, records)
+    if dataset.write(folder.dataset) and data.config.name != "scenes":
         from training.data.contact_sheet import write_contact_sheet
 
-        write_contact_sheet(folder.contact_sheet, data.train, config.data.language)
+        write_contact_sheet(folder.contact_sheet, data.train, data.config.language)
 
 
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
@@ -281,9 +273,10 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
         )
     known = _read_contents(folder)
     for teacher in sorted(set(_TEACHERS) & (set(known) - set(contents))):
+        name, flag = _TEACHERS[teacher]
         raise RunError(
-            f"The run in {folder} was started with {_TEACHERS[teacher]}: give the same "
-            f"`--{teacher}`, or choose another `--run-dir`."
+            f"The run in {folder} was started with {name}: give the same `{flag}`, or choose "
+            "another `--run-dir`."
         )
     for split, found in contents.items():
         _check_same(folder, split, known.get(split, found), found)
@@ -335,8 +328,10 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
     owner = "the training split" if split in _TEACHERS else f"the {split} split"
     where = f"{owner} when the run in {folder} was started"
     if found.fingerprint != known.fingerprint:
-        what = _TEACHERS.get(split, "images or captions")
-        given = f"the same `--{split}`" if split in _TEACHERS else "the run its own `--data-dir`"
+        what, given = "images or captions", "the run its own `--data-dir`"
+        if split in _TEACHERS:
+            what, flag = _TEACHERS[split]
+            given = f"the same `{flag}`"
         raise RunError(
             f"The {what} are not those of {where}: expected the fingerprint "
             f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give {given}, or "
@@ -357,6 +352,8 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
 
 def origins(names: Iterable[str]) -> dict[str, str]:
     """Returns where each name leads, to be recorded when the weights come from there."""
+    from sat_tf.trained import published
+
     return {name: str(published.locate(name).resolve()) for name in names}
 
 

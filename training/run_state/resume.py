@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from sat_tf import weights
 from sat_tf.errors import RunError
-from training.config import BaseFitConfig
+from training.config_groups import BaseFitConfig
 from training.distributed import heard, on_chief, shared
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.signals import Interrupts

@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from training.data.box_files import skipped_note
-from training.data.boxes import PlacedBoxes
+from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.captions import CaptionTable
+from training.data.image_loader import InputSource
+from training.data.seen_images import SeenImages
+from training.inputs import BOXES, Contents, Data
 from training.metrics.grounding import union_coverage
 
 
@@ -58,6 +63,10 @@ class AttentionTargets:
                 targets[n, first : min(last, last_word) + 1] = target
         return {ATTENTION_TARGETS: targets.reshape(len(rows), words, height * width)}
 
+    def describe(self) -> str:
+        """Returns a line about them."""
+        return f"Attention is supervised at {len(self):,} {self.what}."
+
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all maps and of the words they belong to."""
         digest = hashlib.sha256(repr(sorted(self.phrases.items())).encode())
@@ -78,3 +87,38 @@ def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTar
             maps.append((coverage / coverage.sum()).astype(np.float16))
     what = f"phrases with boxes{skipped_note(boxes.skipped)}"
     return AttentionTargets(np.stack(maps), phrases, what)
+
+
+class BoxTeacher:
+    """Boxes of phrases teach attention: an `inputs.Teacher`.
+
+    Args:
+        file: Boxes, see `AttentionConfig.teacher`; None for those of drawn scenes.
+    """
+
+    name = BOXES
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._targets: AttentionTargets | None = None
+
+    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
+        """Reads the boxes and lays them over the encoder's grid."""
+        boxes = place_boxes(self._file, data.train, resize, data.vocabulary)
+        self._targets = attention_targets(boxes, encoder.grid)
+
+    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> AttentionTargets:
+        """Returns the maps."""
+        return self._targets
+
+    def contents(self) -> Contents:
+        """Returns what the run's records say of it."""
+        return Contents(self._targets.fingerprint())
+
+    def seen(self) -> list[tuple[str, SeenImages | None]]:
+        """Returns nothing, as people drew the boxes."""
+        return []
+
+    def describe(self) -> str:
+        """Returns a line about it."""
+        return self._targets.describe()

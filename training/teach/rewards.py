@@ -10,26 +10,38 @@ from typing import Self
 
 import numpy as np
 
+from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.objectives.reward import Reward, RewardObjective
 from sat_tf.scores.cider import ORDERS, CiderD, Gram, count_grams
 from sat_tf.scores.meteor import meteor_of
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
-from training.config import RewardConfig, RunConfig
+from training.config_groups import RewardConfig
 from training.data.captions import CaptionTable
 
 _SCALE = 10.0  # that of the published CIDEr-D
 
 
 def reward_objective(
-    config: RunConfig, table: CaptionTable, vocabulary: Vocabulary
-) -> RewardObjective | None:
-    """Makes the objective of sampled captions; None if the run has no reward."""
-    reward = config.reward
-    if reward.metric == "none":
-        return None
-    score = reward_of(reward, table, vocabulary, config.data.language)
-    search = dataclasses.replace(config.search, max_length=reward.max_length)
-    return RewardObjective(score, reward.samples, config.attention, search)
+    reward: RewardConfig,
+    attention: AttentionConfig,
+    search: SearchConfig,
+    table: CaptionTable,
+    vocabulary: Vocabulary,
+    language: str,
+) -> RewardObjective:
+    """Makes the objective of sampled captions.
+
+    Args:
+        reward: The metric and its weights.
+        attention: The captioner's attention.
+        search: Its search, whose other settings samples share.
+        table: The training captions.
+        vocabulary: Their words.
+        language: Language code of the captions.
+    """
+    score = reward_of(reward, table, vocabulary, language)
+    search = dataclasses.replace(search, max_length=reward.max_length)
+    return RewardObjective(score, reward.samples, attention, search)
 
 
 def reward_of(

@@ -38,6 +38,7 @@ from training.data.boxes import WORDS
 from training.data.examples import DataError, Example
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
+from training.inputs import LOCATOR, Contents, Data
 from training.teach.archives import open_archive, save_archive
 from training.teach.attention_targets import AttentionTargets
 
@@ -180,6 +181,44 @@ def located_targets(
         raise DataError("The word locator knows no word of the training captions.")
     maps = np.stack(maps).reshape(-1, *grid)
     return AttentionTargets(maps, places, "words by a locator", locator.fingerprint())
+
+
+class LocatorTeacher:
+    """Maps of a word locator teach attention: an `inputs.Teacher`.
+
+    Args:
+        file: A file of training.locate.
+    """
+
+    name = LOCATOR
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._locator: WordLocator | None = None
+        self._targets: AttentionTargets | None = None
+
+    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
+        """Reads the locator."""
+        self._locator = WordLocator.load(self._file, encoder)
+
+    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> AttentionTargets:
+        """Computes the maps of the words that it knows, from the stored annotations."""
+        captions = [example.captions for example in data.train.examples]
+        words = [[data.vocabulary.places(text) for text in texts] for texts in captions]
+        self._targets = located_targets(self._locator, encoder.grid, words, source)
+        return self._targets
+
+    def contents(self) -> Contents:
+        """Returns what the run's records say of it."""
+        return Contents(self._targets.fingerprint())
+
+    def seen(self) -> list[tuple[str, SeenImages | None]]:
+        """Returns the images that the locator was learned from."""
+        return [(self._file.name, self._locator.seen)]
+
+    def describe(self) -> str:
+        """Returns a line about it."""
+        return self._targets.describe()
 
 
 def words_to_locate(

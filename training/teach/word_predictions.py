@@ -18,11 +18,14 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
 from training.data.captions import CaptionTable
 from training.data.examples import DataError
+from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
+from training.inputs import PREDICTIONS, Contents, Data
 from training.teach.archives import open_archive, save_archive
 
 _FORMAT = 1
@@ -121,3 +124,40 @@ def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
     for array in (table.image_index, table.lengths, table.tokens.flat):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+class PredictionTeacher:
+    """Predictions of other captioners teach words: an `inputs.Teacher`.
+
+    Args:
+        file: A file of training.distill.
+        weight: Share of each target that they are.
+    """
+
+    name = PREDICTIONS
+
+    def __init__(self, file: Path, weight: float) -> None:
+        self._file, self._weight = file, weight
+        self._predictions: WordPredictions | None = None
+
+    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
+        """Reads the predictions, of the same captions."""
+        self._predictions = WordPredictions.load(self._file, data.table, data.vocabulary)
+
+    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> WordPredictions:
+        """Returns the predictions."""
+        return self._predictions
+
+    def contents(self) -> Contents:
+        """Returns what the run's records say of them."""
+        found = self._predictions
+        return Contents(found.fingerprint(), teachers=found.teachers)
+
+    def seen(self) -> list[tuple[str, SeenImages | None]]:
+        """Returns the images that the captioners learned from."""
+        return [(self._file.name, self._predictions.seen)]
+
+    def describe(self) -> str:
+        """Returns a line about them."""
+        share = f"{100 * self._weight:.0f} %"
+        return f"Other captioners' predictions are {share} of each word's target."

@@ -6,8 +6,9 @@ import pytest
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
 from training.data.examples import DataError, Split
-from training.data.feature_store import FeatureStore, open_input_source
+from training.data.feature_store import FeatureStore
 from training.data.image_loader import ImageSource, Views
+from training.data.input_source import open_input_source
 
 
 def seen(*mirrored: bool) -> Views:

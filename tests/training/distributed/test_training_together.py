@@ -238,8 +238,8 @@ def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny, 
             if tf.as_dtype(variable.dtype).is_floating:
                 variable.assign(tf.fill(variable.shape, 0.02))
 
-    def stop(config, encoder, data, cache_dir):
-        opened.append((encoder, data, open_inputs(config, encoder, data, cache_dir)))
+    def stop(encoder, resize, data, cache_dir, teachers):
+        opened.append((encoder, data, open_inputs(encoder, resize, data, cache_dir, teachers)))
         raise Killed
 
     opened, open_inputs = [], inputs.open_inputs

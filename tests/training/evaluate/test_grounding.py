@@ -12,7 +12,7 @@ from sat_tf.trained.captions import Caption
 from training.config import DataConfig
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table
-from training.data.feature_store import open_input_source
+from training.data.input_source import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
 from training.evaluate.grounding import ground

@@ -5,11 +5,8 @@ import pytest
 
 from sat_tf.scores import TablesError
 from sat_tf.scores.ngrams import bleu_scores
-from training.metrics.captions import (
-    caption_frequencies,
-    quick_scores,
-    score_captions,
-)
+from training.metrics.captions import score_captions
+from training.metrics.quick import caption_frequencies, quick_scores
 
 REFERENCES = {
     "a": ["A dog runs across the green grass .", "The brown dog is running outside ."],

@@ -6,7 +6,8 @@ from sat_tf.scores import score_tokens
 from sat_tf.scores.meteor import STATISTICS, tables_of
 from sat_tf.scores.score_tokens import ScoreTokens, split_lines, tokens_version
 from training.metrics import captions as metrics
-from training.metrics.captions import quick_scores, score_captions
+from training.metrics.captions import score_captions
+from training.metrics.quick import quick_scores
 
 CHINESE = {"a": "一只狗在跑。", "b": "两个 孩子"}
 REFERENCES = {"a": ["一只狗在跑", "狗跑"], "b": ["两个孩子在玩"]}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from training.metrics.captions import tokenise, verdict
+from training.metrics.captions import verdict
+from training.metrics.quick import tokenise
 
 NAMES = [f"thing{n}" for n in range(12)]
 REFERENCES = {name: [f"a {name} stands here", "something"] for name in NAMES}

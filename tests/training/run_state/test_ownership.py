@@ -16,8 +16,9 @@ from sat_tf.trained import published, runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
-from training.config import read_data_dir, settled
+from training.data.dataset import read_data_dir
 from training.evaluate.command import main as evaluate
+from training.resolve import settled
 from training.run_state.ownership import (
     BOXES,
     LOCATOR,
@@ -138,7 +139,6 @@ def test_a_second_process_is_turned_away_at_once(tmp_path, tiny, capsys):
 
 def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch):
     from training import train as command
-    from training.evaluate import evaluation as run_evaluation
 
     kept = []
 
@@ -148,7 +148,7 @@ def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch
         kept.append(True)
 
     monkeypatch.setattr(command, "train", is_locked)
-    monkeypatch.setattr(run_evaluation, "evaluate_run", is_locked)
+    monkeypatch.setattr(command, "report", is_locked)
     assert main([*tiny, "--run-dir", str(tmp_path / "run")]) == 0
     assert len(kept) == 2
 
@@ -208,17 +208,17 @@ def test_other_images_with_the_same_words_are_refused(folder, split, found, mess
 
 
 @pytest.mark.parametrize(
-    ("teacher", "what"),
+    ("teacher", "what", "flag"),
     [
-        (BOXES, "boxes"),
-        (LOCATOR, "maps of a word locator"),
-        (PREDICTIONS, "predictions of other captioners"),
+        (BOXES, "boxes", "--attention.teacher"),
+        (LOCATOR, "maps of a word locator", "--attention.teacher"),
+        (PREDICTIONS, "predictions of other captioners", "--fit.predictions"),
     ],
 )
-def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, what):
+def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, what, flag):
     used = USED | {teacher: Contents("7a8b")}
     claim(folder.path, "{}", records=data_records(folder, WORDS, used))
-    message = f"{what} are not those of the training split when.*Give the same `--{teacher}`, or"
+    message = f"{what} are not those of the training split when.*Give the same `{flag}`, or"
     with pytest.raises(runs.RunError, match=message):
         check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})
 

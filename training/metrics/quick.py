@@ -1,0 +1,114 @@
+"""BLEU and CIDEr of the captions after each epoch, and captions in tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sat_tf.errors import invalid_value
+from sat_tf.scores.cider import CiderD, count_grams
+from sat_tf.scores.ngrams import BLEU_ORDERS, bleu_scores, bleu_statistics, cider_scores
+from sat_tf.scores.score_tokens import ScoreTokens, default_tokens, split_lines
+
+MOST_DOCUMENTS = 30_000
+"""Images whose captions give document frequencies: more would take a gigabyte for the same."""
+
+
+def quick_scores(
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
+    frequencies: CiderD | None = None,
+) -> dict[str, float]:
+    """Computes `bleu_1` ... `bleu_4` and `cider` (0-100 or NaN), for every epoch.
+
+    Args:
+        candidates: Image id -> caption.
+        references: Image id -> raw reference captions.
+        tokens: What splits all captions; see `quick_tokens`.
+        language: Language code of the captions.
+        frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
+            default, as in reports. Scores of other images, or of fewer, are on another scale then.
+    """
+    check_pairs(candidates, references)
+    found = tokenise(candidates, references, tokens, language)
+    bleu = bleu_scores(bleu_statistics(found.candidates, found.references).sum(axis=0))
+    scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
+    if frequencies is None:
+        return scores | {"cider": float(np.mean(cider_scores(found.candidates, found.references)))}
+    parts = []
+    for caption, others in zip(found.candidates, found.references, strict=True):
+        own, *theirs = (
+            frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
+        )
+        parts.append(frequencies.score(own, theirs))
+    return scores | {"cider": 100.0 * float(np.mean(parts))}
+
+
+def caption_frequencies(
+    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
+) -> CiderD:
+    """Returns the document frequencies of the captions of images, evenly chosen if they are many.
+
+    Args:
+        captions: Raw captions of each image.
+        tokens: What splits them.
+        language: Their language code.
+    """
+    every = -(-len(captions) // MOST_DOCUMENTS) or 1
+    split = (split_lines(tokens, own, language) for own in captions[::every])
+    return CiderD([count_grams(text.split()) for text in lines] for lines in split)
+
+
+def quick_tokens(**splitting) -> ScoreTokens:
+    """Returns the tokeniser of the scores after each epoch: `simple` for English."""
+    found = default_tokens(**splitting)
+    return "simple" if found == "ptb" else found
+
+
+class TokenisedCaptions(NamedTuple):
+    """Captions whose tokens are separated by spaces.
+
+    Attributes:
+        tokeniser: Name of what split them.
+        candidates: `N` captions.
+        references: `N` lists of reference captions.
+    """
+
+    tokeniser: ScoreTokens
+    candidates: list[str]
+    references: list[list[str]]
+
+
+def tokenise(
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
+) -> TokenisedCaptions:
+    """Splits captions and their references; errors are those of `split_lines`."""
+    lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
+    split = iter(split_lines(tokens, lines, language))
+    own = [next(split) for _ in candidates]
+    return TokenisedCaptions(
+        tokens, own, [[next(split) for _ in references[image]] for image in candidates]
+    )
+
+
+def check_pairs(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
+    """Checks that there are captions, each with references.
+
+    Raises:
+        ValueError: Nothing to score, ids that differ, or an image without references.
+    """
+    if not candidates:
+        raise invalid_value("candidates", "a caption for at least one image", "none")
+    if different := sorted(set(candidates) ^ set(references)):
+        got = f"{len(different)} found in one only, such as {different[0]!r}"
+        raise invalid_value("references", "the images of `candidates`", got)
+    if bare := [image for image in candidates if not references[image]]:
+        expected = "at least one reference per image"
+        raise invalid_value("references", expected, f"none for {bare[0]!r}")
