@@ -7,7 +7,7 @@ python -m training.distill AGAIN_MEAN AGAIN_MEAN_1 AGAIN_MEAN_2 NONE NONE_1 --da
     --out five.npz
 five() {
   python -m training.train --data-dir "$DATA" --fit.precision bfloat16 --fit.validation-images 200 \
-      --fit.distillation-weight 0.7 --predictions five.npz --optimizer.learning-rate 4e-4 \
+      --fit.distillation-weight 0.7 --fit.predictions five.npz --optimizer.learning-rate 4e-4 \
       --optimizer.warmup-epochs 0.1 "$@"
 }
 five --recipe flickr8k_soft --run-dir MORE --init-from SOFT --fit.epochs 3 \
