@@ -37,9 +37,9 @@ python -m training.distill SOFT_MEAN NONE_MEAN --data-dir "$DATA" --out predicti
 
 # Students at 224 pixels.
 boxed student --recipe flickr8k_soft --run-dir FIRST_SOFT --encoder.image-size 224 \
-    --predictions predictions.npz --fit.epochs 8
+    --fit.predictions predictions.npz --fit.epochs 8
 student --recipe flickr8k_none --run-dir FIRST_NONE --encoder.image-size 224 \
-    --predictions predictions.npz --fit.epochs 8
+    --fit.predictions predictions.npz --fit.epochs 8
 python -m training.distill FIRST_SOFT FIRST_NONE --data-dir "$DATA" --out students.npz
 
 # Their students at 288 pixels.

@@ -87,7 +87,7 @@ class Contents:
 
 
 class Teacher(Protocol):
-    """What teaches beside the captions: boxes, a word locator, or other captioners' predictions.
+    """Something that teaches beside the captions: boxes, a word locator, or predictions.
 
     Attributes:
         name: `BOXES`, `LOCATOR` or `PREDICTIONS`.

@@ -1,4 +1,4 @@
-"""What a model reads of a split: stored annotations, or images if its encoder is trained."""
+"""Inputs of a split for a model: stored annotations, or images if its encoder is trained."""
 
 from __future__ import annotations
 
