@@ -323,5 +323,9 @@ def read_pixels(image: ImageInput, size: int, policy: str) -> np.ndarray:
         return resize(Image.fromarray(image), size, policy)
     check_argument("image", image, ImageInput)
     if isinstance(image, Image.Image):
-        return resize(to_rgb(ImageOps.exif_transpose(image)), size, policy)
+        try:
+            pixels = to_rgb(ImageOps.exif_transpose(image))
+        except Exception as error:  # of a file that is read only now
+            raise ValueError(f"Cannot read the image: {error}.") from error
+        return resize(pixels, size, policy)
     return resize(decode(read_content(image)), size, policy)

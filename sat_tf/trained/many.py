@@ -98,7 +98,7 @@ def caption_each(
         try:
             return image, read(image)
         except ValueError as error:
-            if isinstance(image, str | Path | bytes):
+            if isinstance(image, str | Path | bytes | Image.Image):
                 return image, error
             raise
 

@@ -1,5 +1,6 @@
 """Captions over graphs are those of TensorFlow; graphs are found, checked and made again."""
 
+import io
 import itertools
 import os
 import shutil
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import sat_tf
 from sat_tf.config import SearchConfig
@@ -101,15 +103,17 @@ def test_a_list_is_captioned_as_its_images_are_and_the_unreadable_one_is_named(
     names = [tmp_path / f"{name}.png" for name in "abc"]
     for path, content in zip(names, (png(), b"no image", encode(smooth(), "PNG")), strict=True):
         path.write_bytes(content)
-    found = captioner.caption([*names, PIXELS, b""])
-    assert found[1] is None is found[4]  # the others keep their places
+    cut = Image.open(io.BytesIO(encode(smooth(), "PNG")[:-200]))  # read when it is needed
+    found = captioner.caption([*names, PIXELS, b"", cut])
+    assert found[1] is found[4] is found[5] is None  # the others keep their places
     alone = [captioner.caption(image) for image in (names[0], names[2], PIXELS)]
     for one, other in zip([found[0], found[2], found[3]], alone, strict=True):
         assert one.text == other.text and abs(one.score - other.score) < 1e-5
     said = [record.getMessage() for record in caplog.records]
     assert said[0].startswith(f"Skipped {names[1]}: Cannot read the image")
-    assert said[1].startswith("Skipped image 5: ") and said[2] == "2 of 5 images have no caption."
-    assert captioner.caption([]) == [] and len(said) == 3
+    assert all(said[n].startswith(f"Skipped image {n + 4}: Cannot read") for n in (1, 2))
+    assert said[3] == "3 of 6 images have no caption." and len(said) == 4
+    assert captioner.caption([]) == []
     with pytest.raises(ValueError, match="`image`: expected uint8 pixels"):
         captioner.caption([PIXELS, PIXELS / 255])
 
