@@ -12,7 +12,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 SUFFIXES += (".heic", ".heif", ".avif")
 """Names of the files that are captioned in a folder end in one of these."""
 
-VERSION = 3
+VERSION = 4
 """Part of the feature store's fingerprint: raise it when the pixels that `load` gives change."""
 
 MAX_SIDE = 2**15
