@@ -159,7 +159,9 @@ TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
         (
             Row("soft, without boxes", "deletion", "UNTAUGHT_SOFT"),
             Row("soft, taught by boxes", "deletion", "TAUGHT_SOFT"),
+            Row("hard, without boxes", "deletion", "UNTAUGHT_HARD"),
             Row("`flickr8k_soft` as it ships", "deletion", "flickr8k_soft"),
+            Row("`flickr8k_hard` as it ships", "deletion", "flickr8k_hard"),
             Row("the image centre in place of a map", "deletion", "image centre", ""),
         ),
     ),

@@ -21,6 +21,8 @@ from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
 from training.cli import Settings, check_data_dir, parse_settings
 
+_BATCH = 8
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -100,7 +102,6 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     config = arguments.config
     with loading():
         from sat_tf.layers.backbones import round_weights, standardize
-        from training.data.feature_shards import channel_statistics
         from training.data.sources import load_split
         from training.model import new_model
 
@@ -117,6 +118,39 @@ def write_weights(arguments: Arguments, out: Path) -> str:
         f"Before, {len(mean)} channels had means of up to {np.abs(mean).max():.2f} and deviations "
         f"of {deviation.min():.2f} to {deviation.max():.2f}, over {len(examples):,} images."
     )
+
+
+def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.ndarray]:
+    """Measures mean and standard deviation of every channel, `[D]` each, over all locations.
+
+    Args:
+        encoder: The encoder.
+        examples: Images; unreadable ones are skipped.
+        resize: Its policy, `crop` or `squash`.
+
+    Raises:
+        DataError: No image can be read.
+    """
+    from sat_tf.progress import progress_bar
+    from training.data.examples import DataError
+    from training.data.feature_shards import compile_encoder
+    from training.data.image_loader import ImageLoader
+
+    annotate = compile_encoder(encoder, _BATCH)
+    loader = ImageLoader(examples, encoder.image_size, resize)
+    count, total, squares = 0, np.zeros(encoder.annotation_dim), np.zeros(encoder.annotation_dim)
+    with progress_bar(len(examples), "Annotations", "images", True) as bar:
+        for pixels, valid in loader.batches(range(len(examples)), _BATCH):
+            rows = annotate(pixels)[: len(valid)][valid].astype(np.float64)
+            rows = rows.reshape(-1, rows.shape[-1])
+            count += len(rows)
+            total += rows.sum(axis=0)
+            squares += np.square(rows).sum(axis=0)
+            bar.update(len(valid))
+    if not count:
+        raise DataError("No training image can be read.")
+    mean = total / count
+    return mean, np.sqrt(np.maximum(squares / count - mean**2, 1e-12))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import files
 from tests.training.small_runs import exit_of
-from training.data.feature_shards import channel_statistics
 from training.data.image_loader import read_image
-from training.standardize import main
+from training.standardize import channel_statistics, main
 
 
 def test_statistics_are_those_of_all_readable_images(tmp_path):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STALE = 24 * 3600.0  # seconds after which no process uses a temporary file any more
-_STATISTICS_BATCH = 8  # images
 _HALF_MAX = float(np.finfo(np.float16).max)
 # Of this process, by store: Spark gives a Python worker one task after another.
 _writers: dict[Shards, ShardWriter] = {}
@@ -207,36 +206,6 @@ def compile_encoder(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray],
         return tf.cast(tf.clip_by_value(annotations, -_HALF_MAX, _HALF_MAX), tf.float16)
 
     return lambda pixels: annotate(pixels).numpy()
-
-
-def channel_statistics(
-    encoder: Encoder, examples: Sequence[Example], resize: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Measures mean and standard deviation of every channel, `[D]` each, over all locations.
-
-    Args:
-        encoder: The encoder.
-        examples: Images; unreadable ones are skipped.
-        resize: Its policy, `crop` or `squash`.
-
-    Raises:
-        DataError: No image can be read.
-    """
-    annotate = compile_encoder(encoder, _STATISTICS_BATCH)
-    loader = ImageLoader(examples, encoder.image_size, resize)
-    count, total, squares = 0, np.zeros(encoder.annotation_dim), np.zeros(encoder.annotation_dim)
-    with progress_bar(len(examples), "Annotations", "images", True) as bar:
-        for pixels, valid in loader.batches(range(len(examples)), _STATISTICS_BATCH):
-            rows = annotate(pixels)[: len(valid)][valid].astype(np.float64)
-            rows = rows.reshape(-1, rows.shape[-1])
-            count += len(rows)
-            total += rows.sum(axis=0)
-            squares += np.square(rows).sum(axis=0)
-            bar.update(len(valid))
-    if not count:
-        raise DataError("No training image can be read.")
-    mean = total / count
-    return mean, np.sqrt(np.maximum(squares / count - mean**2, 1e-12))
 
 
 def default_batch_size() -> int:

@@ -25,6 +25,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.scores.meteor_tables import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
+from sat_tf.trained.limits import FAMILIARITY, limit_files
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
 from training.config import read_run_config
@@ -218,7 +219,7 @@ def run(arguments: Arguments) -> None:
     if kind != "hard" and arguments.bound_images is not None:
         raise invalid_value("--bound-images", f"none for {kind} attention", arguments.bound_images)
     if arguments.deletion:
-        check_deletion(kind, config.data.language)
+        check_deletion(kind, config.data.language, folder.path)
     data_dir = arguments.data_dir or read_data_dir(folder)
     if out is None:
         check_folder("--run-dir", own.path)
@@ -238,18 +239,22 @@ def run(arguments: Arguments) -> None:
     evaluate_run(captioner, config, request)
 
 
-def check_deletion(kind: str, language: str) -> None:
+def check_deletion(kind: str, language: str, run_dir: Path) -> None:
     """Checks that there are maps to test by deletion, and content words to test them by.
 
     Raises:
         TablesError: METEOR's tables are not there.
-        ValueError: There is no attention, or the captions are not English.
+        ValueError: There is no attention, the captions are not English, or the run does not know
+            the mean annotation of its training images.
     """
     if kind == "none":
         raise invalid_value("--deletion", "none without attention", True)
     if language not in ("", "en"):
         expected = "none for captions that are not English, whose function words are not known"
         raise invalid_value("--deletion", expected, language)
+    if FAMILIARITY not in limit_files(run_dir):
+        expected = "none for a run without the mean of its training images"
+        raise invalid_value("--deletion", expected, f"{run_dir}, which has no {FAMILIARITY}")
     function_words()
 
 

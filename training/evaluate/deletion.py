@@ -17,12 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.layers.encoder import Encoder
 from sat_tf.scores.meteor_tables import function_words
 from sat_tf.trained.captions import Caption
 from sat_tf.vocabulary import END, START
-from training.data.examples import Split
-from training.data.feature_shards import channel_statistics
 from training.evaluate.reading import Reading
 from training.metrics.bootstrap import Interval, interval_over_images
 from training.metrics.grounding import over_images
@@ -31,8 +28,6 @@ SHARES = (10, 20, 30)
 """Percent of the locations that are replaced."""
 CONTROLS = ("random", "other", "centre")
 """Random locations, those of another content word's map, those nearest to the middle."""
-
-_TRAINING_IMAGES = 500
 
 Span = tuple[int, int]
 """First and last token of a word."""
@@ -79,22 +74,6 @@ class Deletion:
         return interval_over_images(ratio, len(own))
 
 
-def training_mean(encoder: Encoder, split: Split, resize: str) -> np.ndarray:
-    """Computes the mean annotation `[D]` of 500 training images, drawn at random.
-
-    Args:
-        encoder: The captioner's.
-        split: The training images.
-        resize: The encoder's policy.
-
-    Raises:
-        DataError: No image can be read.
-    """
-    order = np.random.default_rng(0).permutation(len(split))[:_TRAINING_IMAGES]
-    print(f"Averaging annotations of {len(order)} training images ...", flush=True)
-    return channel_statistics(encoder, [split.examples[n] for n in order], resize)[0]
-
-
 def delete(reading: Reading, captions: Mapping[str, Caption], mean: np.ndarray) -> Deletion:
     """Replaces annotations, and reads captions again.
 
@@ -102,7 +81,7 @@ def delete(reading: Reading, captions: Mapping[str, Caption], mean: np.ndarray) 
         reading: The captioner on a split.
         captions: Captions by image id. Those with at least two content words are read, words that
             METEOR does not count as function words.
-        mean: `[D]`, in the place of annotations.
+        mean: `[D]`, of training images, in the place of annotations.
 
     Raises:
         TablesError: METEOR's tables are not there.

@@ -24,7 +24,7 @@ from training.data.dataset import Dataset, recorded_data
 from training.data.input_source import open_input_source
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.evaluate.bounds import SAMPLES, Bounds
-from training.evaluate.deletion import SHARES, delete, training_mean
+from training.evaluate.deletion import SHARES, delete
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import Reading
@@ -82,8 +82,7 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     data, resize = config.data, config.encoder.resize
     cache_dir = request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
-    dataset = Dataset.open(data, request.data_dir, cache_dir, record, True)
-    split = dataset.split(request.split)
+    split = Dataset.open(data, request.data_dir, cache_dir, record, True).split(request.split)
     boxes, boxed = None, None
     if request.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
@@ -94,10 +93,7 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     seen = seen_notes(overlap, boxed)
     for note in seen:
         print(f"Warning: {note}", flush=True)
-    encoder, mean = captioner.model.encoder, None
-    source = open_input_source(encoder, resize, split, cache_dir)
-    if request.deletion:
-        mean = training_mean(encoder, dataset.split("train"), resize)
+    source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
     file = RunFolder(captioner.path).confidence if request.learn_confidence else None
@@ -117,18 +113,8 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
         "configuration": to_dict(config),
     }
     report |= {"seen_in_training": overlap.details()} if overlap else {}
-    if mean is not None:
-        with timed(report["seconds"], "deletion"):
-            print(f"Reading {len(found.captions):,} captions with places deleted ...", flush=True)
-            deletion = delete(reading, found.captions, mean)
-        if len(deletion.words):
-            report["deletion"] = deletion.details()
-            first = report["deletion"][f"{SHARES[0]}"]
-            main = {"deletion_fall": first["attended"], "deletion_ratio": first["ratio"]}
-            report["intervals"] |= main
-            report["scores"] |= {name: interval.difference for name, interval in main.items()}
-        else:
-            report["notes"].append("No caption has two content words to test by deletion.")
+    if request.deletion:
+        _delete(reading, found)
     report["seconds"]["evaluation"] = time.monotonic() - start
     title = f"{config.recipe}: {data.name} {split.name}"
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
@@ -137,6 +123,22 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     figures = FIGURES if request.figures is None else request.figures
     page = write_report_page(request.out, title, reading, found, figures)
     print(f"Page: {page}")
+
+
+def _delete(reading: Reading, found: Evaluation) -> None:
+    """Tests maps by deletion, and puts the result into the report."""
+    report, mean = found.report, reading.captioner.limits.familiarity.mean
+    with timed(report["seconds"], "deletion"):
+        print(f"Reading {len(found.captions):,} captions with places deleted ...", flush=True)
+        deletion = delete(reading, found.captions, mean)
+    if not len(deletion.words):
+        report["notes"].append("No caption has two content words to test by deletion.")
+        return
+    report["deletion"] = deletion.details()
+    first = report["deletion"][f"{SHARES[0]}"]
+    main = {"deletion_fall": first["attended"], "deletion_ratio": first["ratio"]}
+    report["intervals"] |= main
+    report["scores"] |= {name: interval.difference for name, interval in main.items()}
 
 
 def evaluate(

@@ -94,9 +94,10 @@ def test_the_command_reports_falls(photographs, tmp_path, capsys, monkeypatch):
     assert "deletion_ratio" in capsys.readouterr().out
 
 
-def test_the_flag_goes_with_maps_and_english_alone(tmp_path, capsys):
+def test_the_flag_goes_with_maps_english_and_a_known_mean(tmp_path, capsys):
     assert main(["--captions", "a.json", "--data.name", "folder", "--deletion"]) == 2
     assert "`--deletion`" in capsys.readouterr().err
-    for kind, language, named in (("none", "en", "attention"), ("soft", "de", "not English")):
+    wrong = ("none", "en", "attention"), ("soft", "de", "not English"), ("soft", "en", "no famil")
+    for kind, language, named in wrong:
         with pytest.raises(ValueError, match=named):
-            check_deletion(kind, language)
+            check_deletion(kind, language, tmp_path)
