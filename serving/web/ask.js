@@ -130,5 +130,9 @@ const SatEngine = (() => {
     });
   }
 
-  return { page, begin: () => {}, prepare, captions };
+  function explain(image, { model, sentence, signal }) {
+    return SatAsk.ask("api/explain", { image, model, sentence }, signal, () => {});
+  }
+
+  return { page, begin: () => {}, prepare, captions, explain };
 })();

@@ -84,6 +84,10 @@
     find("#png").addEventListener("click", async () => save(await comparison.viewer().picture(), "png"));
     find("#html").addEventListener("click", async () => save(await asPage(), "html"));
     find("#share").addEventListener("click", share);
+    find("#own").addEventListener("submit", (event) => {
+      event.preventDefault();
+      explain(find("#sentence").value);
+    });
     find("#share").hidden = !navigator.canShare?.({ files: [new File([], "caption.png", { type: "image/png" })] });
   }
 
@@ -133,7 +137,7 @@
     comparison.clear(one.preview);
     one.answers.forEach((answer, i) => comparison.put(i, answer));
     document.querySelectorAll(".samples button").forEach((other) => other.setAttribute("aria-pressed", other === one.button));
-    find("#save").hidden = !comparison.viewer();
+    offer();
   }
 
   function put(mine, i, answer) {
@@ -141,9 +145,29 @@
     mine.before = null;
     mine.answers[i] = answer.error ? answer : { image: mine.url, ...answer, ...(page.lang && { lang: page.lang }) };
     comparison.put(i, mine.answers[i]);
-    find("#save").hidden = !comparison.viewer();
+    offer();
     bring(mine.arrive);
     mine.arrive = false;
+  }
+
+  // What can be done with captions once there are some.
+  function offer() {
+    find("#save").hidden = !comparison.viewer();
+    find("#own").hidden = find("#save").hidden || !SatEngine.explain;
+  }
+
+  // Shows what each captioner makes of a sentence of the user's about the photograph.
+  async function explain(sentence) {
+    const mine = shown;
+    say("");
+    find("#results").setAttribute("aria-busy", true);
+    const answers = await Promise.all(page.models.map((model) =>
+      SatEngine.explain(mine.image, { model, sentence, signal: new AbortController().signal }).catch((error) => ({ error: error.message }))));
+    if (mine !== shown || mine !== asked) return;
+    find("#results").setAttribute("aria-busy", false);
+    if (answers.every(({ error }) => error)) return say(answers[0].error);
+    comparison.clear(mine.preview);
+    answers.forEach((answer, i) => put(mine, i, answer));
   }
 
   function bring(arrive) {

@@ -320,7 +320,9 @@ const SatViewer = (() => {
       const notes = [];
       if (this.data.kind === "none") notes.push(`It has no attention: it reads the mean of the photograph, the same for every ${this.noun}.`);
       else if (!this.looks) notes.push("No maps were kept of this hypothesis.");
-      if (words.every((word) => word.log_prob == null)) notes.push(`This caption came without the probabilities of its ${this.noun}s.`);
+      const { unknown = [] } = this.data;
+      if (unknown.length) notes.push(`It does not know ${unknown.map((word) => `“${word}”`).join(", ")}, and has no probability for that.`);
+      else if (words.every((word) => word.log_prob == null)) notes.push(`This caption came without the probabilities of its ${this.noun}s.`);
       this.note.textContent = notes.join(" ");
       this.listHypotheses(this.allListed ? Infinity : 3);
       this.panel.refresh();
@@ -408,6 +410,7 @@ const SatViewer = (() => {
       if (word.log_prob != null) facts.push(`probability ${percent(Math.exp(word.log_prob))}`);
       if (this.maps[i]) facts.push(`brightest place ${(Math.max(...this.maps[i]) / mean(this.maps[i]) || 0).toFixed(1)} times the mean`);
       if (this.gates && word.beta != null) facts.push(`gate β ${word.beta.toFixed(2)}`);
+      if (word.looking != null) facts.push(`looking was worth ${word.looking.toFixed(2)} nats`);
       const text = element("span", { lang: this.data.lang }, `“${word.text}”`);
       this.said.replaceChildren(text, ["", ...facts].join(", ") + more);
     }

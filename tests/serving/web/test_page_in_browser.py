@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sat_tf.files import finite
+from sat_tf.trained.viewer import hypothesis_data
+from serving.web.app import Page
+from serving.web.captioning import UploadError
 from tests.browser import brightness, browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 from tests.image_files import encode
 from tests.serving.web.page_fixtures import listening, page_of, photograph
@@ -309,3 +313,34 @@ def test_accessibility_has_no_violation(open_page, address, scheme, width):
     caption(page).nth(1).click()
     page.locator("summary").first.click()
     assert violations(page) == []
+
+
+def test_a_sentence_of_ones_own_is_read_word_by_word(open_page):
+    asked = []
+
+    async def reads(content, tell, sentence=None):
+        asked.append(sentence)
+        if sentence == "unicorns":
+            raise UploadError("It knows none of these words.", 400)
+        words = ("dogs", "fly") if sentence else ("a", "dog")
+        numbers = {"log_probs": np.array([-0.5, np.nan])}
+        numbers |= {"looking": np.array([0.25, np.nan])} if sentence else {}
+        alpha = np.eye(2)[:, np.newaxis]
+        one = hypothesis_data(words, " ".join(words), -1.0, alpha, **numbers)
+        answer = {"grid": [1, 2], "kind": "soft", "crop": [0.0, 0.0, 1.0, 1.0]}
+        unknown = {"unknown": ["fly"] if sentence else []}
+        return answer | unknown | {"hypotheses": finite([one])}
+
+    with listening(Page({"soft": reads}, hosts=("127.0.0.1",))) as url:
+        page = open_page(url, expected="400")
+        page.locator("#sentence").fill("unicorns")
+        page.keyboard.press("Enter")
+        wait_for_message(page, "It knows none of these words.")
+        assert caption(page).all_inner_texts() == ["a", "dog"]  # what was there stays
+        page.locator("#sentence").fill("Dogs fly")
+        page.locator("#own button").click()
+        page.locator(".word").filter(has_text="fly").wait_for()
+        page.locator(".word").filter(has_text="dogs").click()
+        assert "looking was worth 0.25 nats" in page.locator(".said").inner_text()
+        assert "“fly”" in page.locator(".note").inner_text()
+    assert asked == [None, "unicorns", "Dogs fly"]
