@@ -3,7 +3,8 @@
 
 const SatDigits = {
   async models() {
-    await SatEngine.page();
+    const site = await SatEngine.page();
+    document.querySelector("#views").hidden = !site.models.length;
     if (!SatEngine.able()) throw new Error("This browser has no WebAssembly SIMD, which the models need: it takes a newer one.");
     return SatEngine.json("digits.json");
   },

@@ -19,13 +19,21 @@ const graph = (path) => once(path, async () => open(await unpackGraph(await down
 const words = (path) => once(path, async () => JSON.parse(new TextDecoder().decode(await download(path))));
 
 // Opens all that the captioners of a site need; what is open already stays.
-export async function load(captioners) {
+async function load(captioners) {
   const paths = new Set(captioners.flatMap(({ graphs }) => Object.values(graphs)));
   await Promise.all([start(), ...Array.from(paths, graph), ...captioners.map(({ vocabulary }) => words(vocabulary))]);
 }
 
+// Yields that all is loaded, and then of a file, if there is one, the captions of each captioner.
+export async function* answers(page, { file }) {
+  await load(page.captioners);
+  yield { ready: true };
+  const names = page.captioners.map(({ name }) => name);
+  for await (const found of file ? caption(page.captioners, file, page.most_pixels) : []) yield { model: names.shift(), ...found };
+}
+
 // Captions of a file, of one captioner after the other: each `{ captions, width, height }`.
-export async function* caption(captioners, file, mostPixels) {
+async function* caption(captioners, file, mostPixels) {
   const encoded = new Map(); // captioners share annotations, too
   try {
     for (const captioner of captioners) {

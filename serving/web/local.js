@@ -21,6 +21,7 @@ const SatEngine = (() => {
   }
 
   async function page() {
+    if (location.protocol === "file:") throw new Error("A page that is opened as a file cannot load its parts: run `python -m http.server` in its folder, and open what it says.");
     site = await json("page.json").catch((error) => { throw new Error(`The page's own files cannot be loaded: ${error.message}.`); });
     whole = site.download;
     if (!able()) site.notes.push(UNABLE);
@@ -29,7 +30,8 @@ const SatEngine = (() => {
     return site;
   }
 
-  function post(file, hear) {
+  // Gives the worker a job for one of its modules, by default the captioners'; `hear` is told what comes of it.
+  function post(job, hear) {
     if (!worker) {
       worker = new Worker("assets/worker.js");
       const end = (failed) => {
@@ -46,7 +48,7 @@ const SatEngine = (() => {
       };
     }
     waiting.set(++next, hear);
-    worker.postMessage({ id: next, page: site, cache: `sat_tf ${new URL("./", location)} ${site.version}`, file });
+    worker.postMessage({ id: next, page: site, cache: `sat_tf ${new URL("./", location)} ${site.version}`, ...job });
   }
 
   // Loads the captioners before there is a photograph; `note` is told what is worth knowing.
@@ -55,7 +57,7 @@ const SatEngine = (() => {
     if (begun || !able()) return;
     begun = true;
     navigator.locks?.request("sat_tf", { ifAvailable: true }, (lock) => (lock ? new Promise(() => {}) : note(OTHER_TAB)));
-    post(null, (line) => {
+    post({}, (line) => {
       if (line.loading) take(progress(line));
       if (line.ready && navigator.serviceWorker?.controller) site.shell.forEach((path) => fetch(path)); // it keeps them
     });
@@ -69,7 +71,7 @@ const SatEngine = (() => {
     if (!able()) throw new Error(UNABLE);
     await new Promise((done, fail) => {
       signal.addEventListener("abort", () => fail(signal.reason));
-      post(image, (line) => {
+      post({ file: image }, (line) => {
         if (line.failed) fail(new Error(line.failed));
         else if (line.done) done();
         else if (line.loading) take(progress(line));
@@ -93,5 +95,5 @@ const SatEngine = (() => {
     return { text, score, peak, words: words.map(({ alpha, beta = null, ...word }) => ({ ...word, beta, map: map(alpha) ?? null })) };
   }
 
-  return { page, begin, captions, prepare: async (image) => image };
+  return { able, page, json, post, begin, captions, prepare: async (image) => image };
 })();

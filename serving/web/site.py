@@ -246,8 +246,13 @@ def _add_page(
         _write(draft / "assets" / name, viewer.asset(name).encode())
     _write(draft / "offline.js", (own / "offline.js").read_bytes())
     html = (own / "page.html").read_text("utf-8").replace("assets/ask.js", "assets/local.js")
+    if shown or not views:
+        _write(draft / "index.html", html.encode())
+    else:
+        shutil.copyfile(draft / views[0]["path"], draft / "index.html")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-    _write(draft / "index.html", html.replace("<head>", f"<head>\n{policy}").encode())
+    for path in draft.glob("*.html"):
+        _write(path, path.read_text("utf-8").replace("<head>", f"<head>\n{policy}").encode())
     samples = json.loads((own / "samples" / "samples.json").read_text("utf-8"))
     light = {one["name"]: LiteRTCaptioner(home / one["name"]) for one in shown}
     for sample in samples:

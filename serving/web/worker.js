@@ -9,22 +9,18 @@ onmessage = ({ data }) => {
   turn = turn.then(() => work(data));
 };
 
-async function work({ id, page, cache, file }) {
+async function work({ id, page, cache, module = "./captioner.js", ...job }) {
   const tell = (line) => postMessage({ id, ...line });
   const here = new Map();
   try {
-    const [{ begin }, { load, caption }] = await Promise.all([import("./litert.js"), import("./captioner.js")]);
+    const [{ begin }, { answers }] = await Promise.all([import("./litert.js"), import(module)]);
     begin(page.files, cache, (done, size, path) => {
       here.set(path, done);
       tell({ loading: [...here.values()].reduce((sum, bytes) => sum + bytes, 0) });
     });
-    await load(page.captioners);
-    tell({ ready: true });
-    const captioners = page.captioners[Symbol.iterator]();
-    for await (const answer of file ? caption(page.captioners, file, page.most_pixels) : []) {
-      const { name } = captioners.next().value;
-      if (id !== newest) break; // another photograph waits
-      tell({ model: name, ...answer });
+    for await (const line of answers(page, job)) {
+      tell(line);
+      if (id !== newest) break; // another question waits
     }
     tell({ done: true });
   } catch (error) {
