@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from sat_tf.commands import exit_status, printable, program
+from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, load
 
 __all__ = ["LiteRTCaptioner", "load", "main"]
@@ -52,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
             pixels = read_pixels(photo, PHOTOGRAPH, captioner.settings.resize)
             save_attention_figure(figure, pixels, caption, font=arguments.figure_font)
         print(printable(f"{path}: {caption.text}  ({caption.score:.2f})"), flush=True)
+        if is_unlike(caption.familiarity):
+            print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)
     if failed:
         print(f"{failed} of {len(arguments.images)} images could not be read.", file=sys.stderr)
     return 1 if failed else 0

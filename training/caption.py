@@ -33,6 +33,7 @@ from sat_tf.trained.figures.attention import (
     save_attention_figure,
 )
 from sat_tf.trained.figures.drawing import check_font
+from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.many import image_files, read_ahead, try_decode
 from sat_tf.trained.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
@@ -116,6 +117,8 @@ def run(arguments: Arguments) -> int:
         else:
             drawn = f", {figure}" if figure else ""
             print(printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"))
+            if is_unlike(caption.familiarity):
+                print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)
     if arguments.html is not None:
         common = common_facts(captioner, arguments.run_dir.name)
         write_atomically(arguments.html, report_page("Captions", entries, common=common))

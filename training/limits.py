@@ -12,7 +12,8 @@ from sat_tf.fields import to_dict
 from sat_tf.files import finite, write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained.limits import Confidence, Familiarity, Limits, caption_evidence
-from training.metrics.risk import cross_validated, enough, judge
+from training.metrics.bootstrap import FEW
+from training.metrics.risk import OF_EACH, cross_validated, enough, judge
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 MOST = 6000
 """Images of a split whose annotations are read, spread over it."""
-NO_CONFIDENCE = (
-    "Confidence is not learned: it takes 30 dev captions, five of them right and five not, or the "
-    "familiarity of their images is not known."
-)
 _BATCH = 64
 
 
@@ -98,6 +95,14 @@ def learn_confidence(
     write_atomically(path, found.content())
     captioner.limits = captioner.limits._replace(confidence=found)
     return found
+
+
+def too_few(right: np.ndarray) -> str:
+    """Returns a sentence on captions that were too few to learn a confidence from."""
+    return (
+        f"Confidence is not learned: {int(right.sum())} of {len(right)} dev captions are right, and "
+        f"it takes {FEW} captions, {OF_EACH} of them right and {OF_EACH} not."
+    )
 
 
 def judge_captions(

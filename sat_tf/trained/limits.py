@@ -385,6 +385,11 @@ def caption_evidence(caption: Caption) -> list[float]:
     return evidence_of(caption.log_prob, tokens, scores, caption.familiarity)
 
 
+def is_unlike(familiarity: float | None) -> bool:
+    """Returns whether a photograph is unlike those that the captioner learned from."""
+    return familiarity is not None and familiarity < UNFAMILIAR
+
+
 def sentence_on(confidence: float) -> str:
     """Returns a confidence in words, as the page tells it."""
     if confidence >= SURE:
@@ -396,5 +401,5 @@ def sentence_on(confidence: float) -> str:
 
 def remarks(familiarity: float | None, confidence: float | None) -> list[str]:
     """Returns the sentences that a caption needs: on an unlike photograph, and on confidence."""
-    unlike = familiarity is not None and familiarity < UNFAMILIAR
+    unlike = is_unlike(familiarity)
     return ([UNLIKE] if unlike else []) + ([] if confidence is None else [sentence_on(confidence)])

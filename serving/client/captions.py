@@ -238,6 +238,7 @@ class CaptionClient:
             ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
             details = {key: values[key][:, rank] for key in _DETAILS.values() if key in values}
             captions.append(read_caption(values | ranked | details, 0, version))
+            values = {name: v for name, v in values.items() if name not in LIMIT_OUTPUTS}
         kind, resize = (_text(values[name][0]) for name in ("attention_kind", "resize"))
         return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
 

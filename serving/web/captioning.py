@@ -14,6 +14,7 @@ from PIL import Image
 from sat_tf.files import finite
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
+from sat_tf.trained.limits import remarks
 from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ def viewer_data(
         resize: `crop` or `squash`.
 
     Returns:
-        `hypotheses`, `crop`, `grid`, `kind`, and `lang`, their language; `image`, a data URL, if
-        browsers do not show the format.
+        `hypotheses`, `crop`, `grid`, `kind`, `lang`, their language, and `remarks`; `image`, a
+        data URL, if browsers do not show the format.
     """
     shown = {"image": upload.shown} if upload.shown else {}
     maps = captions[0].alpha
@@ -152,6 +153,7 @@ def viewer_data(
             "grid": None if maps is None else list(maps.shape[1:]),
             "kind": kind,
             "lang": captions[0].language or None,
+            "remarks": remarks(captions[0].familiarity, captions[0].confidence),
             "crop": crop_of(upload.height, upload.width, resize),
         }
     )

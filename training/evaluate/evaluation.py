@@ -29,7 +29,7 @@ from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
-from training.limits import NO_CONFIDENCE, judge_captions, learn_confidence
+from training.limits import judge_captions, learn_confidence, too_few
 from training.metrics.calibration import calibrate
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
@@ -230,7 +230,7 @@ def _with_confidence(
     captioner, found = reading.captioner, [*captions.values()]
     if file is not None:
         if learn_confidence(captioner, search, found, right, file) is None:
-            report["notes"].append(NO_CONFIDENCE)
+            report["notes"].append(too_few(right))
         found = captioner.limits.weighed(found, search)
     judged, details = judge_captions(captioner.limits.confidence, reading.split.name, found, right)
     report["intervals"] |= judged

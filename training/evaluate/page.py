@@ -15,6 +15,7 @@ from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
+from sat_tf.trained.limits import remarks
 from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
@@ -91,7 +92,7 @@ def image_entry(
 def caption_data(
     captioner: TrainedCaptioner, size: tuple[int, int], caption: Caption
 ) -> dict[str, Any]:
-    """Returns the viewer's `crop` and `hypotheses` of a caption.
+    """Returns the viewer's `crop`, `hypotheses` and `remarks` of a caption.
 
     Args:
         captioner: The captioner.
@@ -110,7 +111,8 @@ def caption_data(
         *(hypothesis_data(text.split(), text, score) for text, score in caption.alternatives),
     ]
     crop = crop_of(*size, captioner.config.encoder.resize)
-    return {"crop": crop, "hypotheses": hypotheses}
+    said = remarks(caption.familiarity, caption.confidence)
+    return {"crop": crop, "hypotheses": hypotheses} | ({"remarks": said} if said else {})
 
 
 def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from training.metrics.calibration import WordConfidence, calibration_error, conf
 
 UNANSWERED = 0.3
 """Share of the captions, the least sure ones, that `errors_unanswered` leaves out."""
-_OF_EACH = 5
+OF_EACH = 5
+"""Captions that are right, and that are not, from which a confidence is learned."""
 _FOLDS = 10
 
 
 def enough(right: np.ndarray) -> bool:
     """Returns whether so many captions, right or wrong, can fit a confidence."""
-    return len(right) >= FEW and _OF_EACH <= right.sum() <= len(right) - _OF_EACH
+    return len(right) >= FEW and OF_EACH <= right.sum() <= len(right) - OF_EACH
 
 
 def cross_validated(evidence: np.ndarray, right: np.ndarray) -> np.ndarray:

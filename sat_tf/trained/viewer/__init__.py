@@ -96,7 +96,8 @@ def report_page(
     Args:
         title: Heading of the page.
         images: Of each image `image` (a data URL), `name`, `hypotheses` (see `hypothesis_data`),
-            and by choice `crop`, `references`, `scores` and `rank`, the number to sort by.
+            and by choice `crop`, `references`, `remarks` on the best caption, `scores` and `rank`,
+            the number to sort by.
         scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is.
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.

@@ -317,7 +317,7 @@ const SatViewer = (() => {
       this.sentence.hidden = !joined;
       this.sentence.textContent = this.hypothesis.text;
       this.draws.hidden = !(this.looks && this.data.kind === "hard");
-      const notes = [];
+      const notes = this.hypothesis === this.data.hypotheses[0] ? [...(this.data.remarks || [])] : [];
       if (this.data.kind === "none") notes.push(`It has no attention: it reads the mean of the photograph, the same for every ${this.noun}.`);
       else if (!this.looks) notes.push("No maps were kept of this hypothesis.");
       const { unknown = [] } = this.data;
