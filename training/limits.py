@@ -100,8 +100,8 @@ def learn_confidence(
 def too_few(right: np.ndarray) -> str:
     """Returns a sentence on captions that were too few to learn a confidence from."""
     return (
-        f"Confidence is not learned: {int(right.sum())} of {len(right)} dev captions are right, and "
-        f"it takes {FEW} captions, {OF_EACH} of them right and {OF_EACH} not."
+        f"Confidence is not learned: {int(right.sum())} of {len(right)} dev captions are right, "
+        f"and it takes {FEW}, {OF_EACH} of them right and {OF_EACH} not."
     )
 
 

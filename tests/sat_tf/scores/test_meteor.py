@@ -197,6 +197,14 @@ def test_each_module_matches_by_its_table(small_tables):
     assert kept.scores(["play"], [["have fun"]]) > 0
 
 
+def test_a_caption_is_grounded_if_each_content_word_matches_some_reference(small_tables):
+    references = ["a large dog", "the mice run", "men beside it"]
+    right = ["a big dog runs", "the rat", "men next to it", "a dog beside the mouse"]
+    wrong = ["a red dog", "a dog beside a cat", "the", ""]
+    pairs = [references] * (len(right) + len(wrong))
+    assert Meteor().grounded(right + wrong, pairs).tolist() == [True] * 4 + [False] * 4
+
+
 def test_tables_of_another_version_or_missing_ones_are_errors(small_tables, monkeypatch):
     (small_tables / "data" / "paraphrase-en.gz").write_bytes(gzip.compress(b"other"))
     with pytest.raises(TablesError, match="paraphrase-en.gz .* is not that of version 1.5"):

@@ -55,6 +55,21 @@ def test_an_export_without_words_gives_captions_and_says_what_maps_need(client_o
             ask(jpeg())
 
 
+def test_limits_are_told_where_they_are_known_and_missed_in_a_sentence(client_of, tmp_path):
+    toys.export(tmp_path, 1, limits=True)
+    knowing, without = client_of(tmp_path), client_of()
+    for attention in (False, True):
+        found = knowing.captions([jpeg(), b"no"], attention, limits=True)
+        assert found[0].familiarity == pytest.approx(0.01)
+        assert found[0].confidence == pytest.approx(0.25)
+        assert (found[1].familiarity, found[1].confidence) == (None, None)
+        with pytest.raises(ServingError, match="does not send familiarity and confidence: its run"):
+            without.caption(jpeg(), attention, limits=True)
+    # Who does not ask for them gets what there was before.
+    assert knowing.caption(jpeg()).familiarity is None
+    assert without.caption(jpeg(), attention=True).familiarity is None
+
+
 @pytest.mark.parametrize("large", [0, 1, 4])
 def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, large):
     images = [jpeg()] * 5
