@@ -187,6 +187,7 @@ def some(rng: random.Random, paths: list[Path], count: int, least: int = 150) ->
 
 def crops(rng: random.Random, path: Path, count: int, side: int) -> Pictures:
     """Yields square crops that are not all of one colour."""
+    Image.MAX_IMAGE_PIXELS = None  # the relief of the Earth is large
     picture = Image.open(path).convert("RGB")
     while count:
         size = min(rng.randint(side, 2 * side), picture.width - 1, picture.height - 1)
