@@ -2,6 +2,7 @@
 // captioners share the encoder's, and the loop between them.
 import { download, open, start, values } from "./litert.js";
 import { unpackGraph } from "./packed.js";
+import { remarks } from "./limits.js";
 import { readPixels } from "./pixels.js";
 import { beamSearch } from "./search.js";
 
@@ -21,7 +22,8 @@ const words = (path) => once(path, async () => JSON.parse(new TextDecoder().deco
 // Opens all that the captioners of a site need; what is open already stays.
 async function load(captioners) {
   const paths = new Set(captioners.flatMap(({ graphs }) => Object.values(graphs)));
-  await Promise.all([start(), ...Array.from(paths, graph), ...captioners.map(({ vocabulary }) => words(vocabulary))]);
+  const texts = captioners.flatMap(({ vocabulary, familiarity }) => [vocabulary, familiarity]).filter(Boolean);
+  await Promise.all([start(), ...Array.from(paths, graph), ...texts.map(words)]);
 }
 
 // Yields that all is loaded, and then of a file, if there is one, the captions of each captioner.
@@ -32,7 +34,7 @@ export async function* answers(page, { file }) {
   for await (const found of file ? caption(page.captioners, file, page.most_pixels) : []) yield { model: names.shift(), ...found };
 }
 
-// Captions of a file, of one captioner after the other: each `{ captions, width, height }`.
+// Captions of a file, of one captioner after the other: each `{ captions, remarks, width, height }`.
 async function* caption(captioners, file, mostPixels) {
   const encoded = new Map(); // captioners share annotations, too
   try {
@@ -44,7 +46,7 @@ async function* caption(captioners, file, mostPixels) {
         encoded.set(key, { sides, tensors: await (await graph(captioner.graphs.encoder)).run({ pixels }) });
       }
       const { sides, tensors } = encoded.get(key);
-      yield { captions: await search(captioner, tensors), ...sides };
+      yield { ...(await search(captioner, tensors)), ...sides };
     }
   } finally {
     for (const { tensors } of encoded.values()) Object.values(tensors).forEach((tensor) => tensor.delete());
@@ -75,7 +77,10 @@ async function search(captioner, encoded) {
     return { log_probs: made.log_probs, size: made.log_probs.length / beam, beside };
   };
   try {
-    return (await beamSearch(step, captioner)).map((found) => read(found, vocabulary));
+    const found = await beamSearch(step, captioner);
+    const known = captioner.familiarity && (await words(captioner.familiarity));
+    const said = remarks(known, captioner.confidence, known && (await encoded.annotations.data()), found);
+    return { captions: found.map((one) => read(one, vocabulary)), remarks: said };
   } finally {
     Object.values(started).forEach((tensor) => tensor.delete());
   }

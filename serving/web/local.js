@@ -81,12 +81,12 @@ const SatEngine = (() => {
   }
 
   // As `viewer_data` of the server's page.
-  function answer({ model, captions: found, width, height }) {
+  function answer({ model, captions: found, remarks, width, height }) {
     const { kind, lang, grid, resize } = site.captioners.find(({ name }) => name === model);
     const side = Math.min(width, height);
     const [left, top] = [(width - side) >> 1, (height - side) >> 1];
     const crop = resize === "crop" ? [left / width, top / height, (left + side) / width, (top + side) / height] : [0, 0, 1, 1];
-    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop };
+    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop, remarks };
   }
 
   function hypothesis({ text, score, words }) {

@@ -230,9 +230,9 @@ def _caption(
     upload, config, facts = read_upload(content), captioner.config, {}
     try:
         if sentence is None:
-            found = captioner.beam(upload.content)
+            found = captioner.beam(content)
         else:
-            found = [captioner.explain(upload.content, sentence or None)]
+            found = [captioner.explain(content, sentence or None)]
             facts = {"unknown": list(found[0].unknown)}
     except ValueError as error:
         raise UploadError(str(error), 400) from error

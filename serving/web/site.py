@@ -33,11 +33,12 @@ from sat_tf.images.pillow import read_pixels
 from sat_tf.packing import pack_graph
 from sat_tf.tokens import has_closed
 from sat_tf.trained import published, viewer
-from sat_tf.trained.lite.captioner import GRAPHS, LiteRTCaptioner
+from sat_tf.trained.lite.captioner import LiteRTCaptioner
 from serving.web import sources
 from serving.web.captioning import read_upload, viewer_data
 
 if TYPE_CHECKING:
+    from sat_tf.config import SearchConfig
     from sat_tf.trained.runs import TrainedCaptioner
 
 RUNTIME = "@litertjs/core@2.5.3"
@@ -46,8 +47,8 @@ RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30
 """Digest of its archive, `litertjs-core-2.5.3.tgz`."""
 
 _AS_TRAINED = SearchFlags()
-_SCRIPTS = ("page.css", "page.js", "local.js", "worker.js", "captioner.js", "litert.js")
-_SCRIPTS += ("packed.js", "pixels.js", "search.js")
+_SCRIPTS = ("page.css", "page.js", "local.js", "worker.js", "captioner.js", "limits.js")
+_SCRIPTS += ("litert.js", "packed.js", "pixels.js", "search.js")
 _BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal")  # with relaxed SIMD and without
 # No host needs to send it: nothing but the site's own files runs or is fetched.
 _POLICY = (
@@ -108,12 +109,15 @@ def write_site(
         draft = Path(home) / "site"
         for name, content in _runtime_files(library).items():
             _write(draft / "litert" / name, content)
-        shown = []
+        shown, light = [], []
         for name, run in runs.items():
             captioner = _load(run, inference)
-            shown.append(_add(draft, Path(home), name, captioner, search, precision))
+            light.append(
+                _make(Path(home), name, captioner, search.over(captioner.config.search), precision)
+            )
+            shown.append(_add(draft, name, captioner, light[-1], precision))
         views = [hand_over.site(drawn, draft)] if drawn else []
-        _add_page(draft, shown, list(runs.values()), views, Path(home))
+        _add_page(draft, shown, list(runs.values()), views, light)
         _replace(draft, out, Path(home))
     return out
 
@@ -178,50 +182,57 @@ def _load(run: Path, inference: str | None) -> TrainedCaptioner:
     return captioner
 
 
-def _add(
-    draft: Path,
-    home: Path,
-    name: str,
-    captioner: TrainedCaptioner,
-    flags: SearchFlags,
-    precision: str,
-) -> dict[str, Any]:
-    """Adds a captioner, whose graphs are made in `home`; returns what its page knows of it."""
+def _make(
+    home: Path, name: str, captioner: TrainedCaptioner, search: SearchConfig, precision: str
+) -> LiteRTCaptioner:
+    """Makes the graphs of a captioner in a folder; those with the same encoder share its graph."""
     from sat_tf.trained.lite.graphs import encoder_name, write_graphs
+    from serving.limits import known_limits
+
+    folder = home / name
+    folder.mkdir()
+    write_graphs(folder, captioner, search, precision, home / encoder_name(captioner))
+    light = LiteRTCaptioner(folder)
+    light.limits = known_limits(captioner.limits, search)
+    return light
+
+
+def _add(
+    draft: Path, name: str, captioner: TrainedCaptioner, light: LiteRTCaptioner, precision: str
+) -> dict[str, Any]:
+    """Adds a captioner by its graphs; returns what its page knows of it."""
     from serving.model_card import write_site_card
 
-    search = flags.over(captioner.config.search)
-    graphs = home / name
-    graphs.mkdir()
-    write_graphs(graphs, captioner, search, precision, home / encoder_name(captioner))
-    light = LiteRTCaptioner(graphs)
-    paths = light.settings.files(graphs)
-    words = light.vocabulary
+    words, settings, limits = light.vocabulary, light.settings, light.limits
     between, pattern, by = words.joining()
     vocabulary = {
         "forms": words.forms,
         "closed": [i for i, form in enumerate(words.forms) if has_closed(form[:1])],
         "join": {"between": between, "pattern": pattern, "by": by.replace("\\", "$")},
     }
-    card = draft / "models" / f"{name}.md"
+    graphs = {Path(graph).stem: path for graph, path in settings.files(light.folder).items()}
     found = {
         "name": name,
         "kind": captioner.config.attention.kind,
         "lang": words.language or None,
-        "graphs": {Path(g).stem: _add_graph(draft, Path(g).stem, paths[g]) for g in GRAPHS},
+        "graphs": {
+            stem: _named(draft, stem, pack_graph(graph), "npz") for stem, graph in graphs.items()
+        },
         "vocabulary": _named(draft, "vocabulary", json.dumps(vocabulary).encode(), "json"),
-        "image_size": light.settings.image_size,
-        "resize": light.settings.resize,
-        "grid": light.settings.grid,
-        **asdict(search),
-        "forbidden": search.forbidden,
+        "familiarity": None,
+        "confidence": None,
+        "image_size": settings.image_size,
+        "resize": settings.resize,
+        "grid": settings.grid,
+        **asdict(settings.search),
+        "forbidden": settings.search.forbidden,
     }
-    write_site_card(card, captioner, search, precision)
+    if limits.familiarity is not None:
+        found["familiarity"] = _named(draft, "familiarity", limits.familiarity.content(), "json")
+    if limits.confidence is not None:
+        found["confidence"] = {key: getattr(limits.confidence, key) for key in ("bias", "slopes")}
+    write_site_card(draft / "models" / f"{name}.md", captioner, settings.search, precision)
     return found
-
-
-def _add_graph(draft: Path, stem: str, graph: Path) -> str:
-    return _named(draft, stem, pack_graph(graph), "npz")
 
 
 def _named(draft: Path, stem: str, content: bytes, ending: str) -> str:
@@ -236,7 +247,7 @@ def _add_page(
     shown: Sequence[Mapping[str, Any]],
     runs: Sequence[Path],
     views: Sequence[Mapping[str, str]],
-    home: Path,
+    light: Sequence[LiteRTCaptioner],
 ) -> None:
     """Adds the page around captioners, digit models and the runtime, which are there."""
     own = resources.files(__package__)
@@ -254,11 +265,10 @@ def _add_page(
     for path in draft.glob("*.html"):
         _write(path, path.read_text("utf-8").replace("<head>", f"<head>\n{policy}").encode())
     samples = json.loads((own / "samples" / "samples.json").read_text("utf-8"))
-    light = {one["name"]: LiteRTCaptioner(home / one["name"]) for one in shown}
     for sample in samples:
         content = (own / "samples" / sample["file"]).read_bytes()
         _write(draft / "samples" / sample["file"], content)
-        answers = [_answer(one, light[one["name"]], content) for one in shown]
+        answers = [_answer(one, by, content) for one, by in zip(shown, light, strict=True)]
         text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"))
         _write(draft / "samples" / f"{sample['file']}.json", text.encode())
     licence = importlib.metadata.distribution("ai-edge-litert").read_text("licenses/LICENSE")
@@ -302,6 +312,7 @@ def _add_page(
 def _downloaded(shown: Sequence[Mapping[str, Any]]) -> set[str]:
     """Returns the files that a visitor downloads before the first caption."""
     paths = {path for one in shown for path in (*one["graphs"].values(), one["vocabulary"])}
+    paths |= {one["familiarity"] for one in shown} - {None}
     return paths | {f"litert/{_BUILDS[0]}.wasm.gz"}
 
 
