@@ -20,7 +20,6 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.lstm import State
 from sat_tf.model import TrainableModel
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.baselines import make_baseline
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.terms import Batch, Means
 from sat_tf.ops.draws import replica_seed, step_seeds
@@ -86,7 +85,11 @@ class Captioner(TrainableModel):
         )
         self.decoder.build((None, None, self.encoder.annotation_dim))
         self.objective = make_objective(config.attention)
-        self.baseline = make_baseline(config.attention, config.decoder.hidden_dim)
+        self.baseline = None
+        if config.attention.kind == "hard":
+            from sat_tf.objectives.baselines import make_baseline
+
+            self.baseline = make_baseline(config.attention, config.decoder.hidden_dim)
         self.built = True
 
     @property

@@ -32,6 +32,8 @@ ImageSize = Annotated[int, Range(1, 2048)]
 """Side of the encoder's square, pixels; of a larger one a network's first maps take gigabytes."""
 
 _MOST_BACKBONES = 4
+HUB = "keras_hub:"
+"""Beginning of the names of KerasHub\'s patch transformers."""
 JOIN = "+"
 """Joins the names, layers and weights of backbones side by side."""
 

@@ -13,7 +13,6 @@ import tensorflow as tf
 from sat_tf.compat import BuildsBeforeFit, steps_taken
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegative, check_argument
-from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.terms import Batch, Means, Objective
 from sat_tf.ops.draws import fold_in
 from sat_tf.ops.replicas import global_size
@@ -144,7 +143,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         with tf.control_dependencies([loss]):
             norm = apply_gradients(self.optimizer, pairs, self.clip_norm, self.separately_clipped)
         scaled = scales_losses(self.optimizer)
-        if isinstance(self.baseline, MovingAverageBaseline) and terms.mean_return is not None:
+        if terms.mean_return is not None and hasattr(self.baseline, "update"):  # it has state
             self.baseline.update(terms.mean_return)
         means = self._means.value
         # A float16 loss that was scaled too much makes no step, and has no norm.

@@ -15,7 +15,6 @@ from sat_tf import tokens
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument, checked
 from sat_tf.files import json_object, read_content, write_atomically
-from sat_tf.subwords import learn_subwords, split_subwords
 from sat_tf.tokens import RULES, Segmenter, Unit, joining, tokenize
 
 PAD, START, END, UNK = 0, 1, 2, 3
@@ -120,6 +119,8 @@ class Vocabulary:
         """
         unit = self.unit
         if unit == "subwords":
+            from sat_tf.subwords import learn_subwords
+
             forms: Counter[str] = Counter()
             for word, times in counts.items():
                 forms[written.get(word, word)] += times
@@ -155,6 +156,8 @@ class Vocabulary:
         """Returns the tokens of a word of `split`: itself, or subwords, maybe none of `words`."""
         if self.unit != "subwords":
             return [word]
+        from sat_tf.subwords import split_subwords
+
         return split_subwords(self.written.get(word, word), self._ids)
 
     def tokenize(self, caption: str) -> list[str]:

@@ -19,7 +19,6 @@ import numpy as np
 from sat_tf.compat import without_memory
 from sat_tf.errors import RunError
 from sat_tf.files import write_atomically
-from sat_tf.packing import count, unpack
 
 if TYPE_CHECKING:
     from sat_tf.model import TrainableModel
@@ -111,6 +110,8 @@ def count_weights(paths: Sequence[Path]) -> int:
     Raises:
         RunError: A file cannot be read.
     """
+    from sat_tf.packing import count
+
     try:
         return sum(count(path.read_bytes()) for path in paths)
     except (OSError, ValueError) as error:
@@ -123,6 +124,8 @@ def load_compact(model: TrainableModel, paths: Sequence[Path]) -> None:
     Raises:
         RunError: A file cannot be read, or does not fit the model.
     """
+    from sat_tf.packing import unpack
+
     file = _MemoryFile()
     with h5py.File(file, "w") as weights:
         for path in paths:

@@ -15,6 +15,11 @@ RULES = ("tests/test_house.py",)  # it spells out what it forbids
 MOST_LINES = 600
 MOST_BODY_LINES = 60
 OWN = (*PACKAGES, "tests")
+COMMANDS = {  # and what decides or reads the configuration for them
+    *(f"training/{name}.py" for name in ("train", "distill", "publish")),
+    *("training/inspect/survey.py", "training/inspect/timing.py"),
+    *(f"training/{n}.py" for n in ("config", "recipes", "cli", "init_from", "resolve", "features")),
+}
 
 _QUESTION = re.compile(r"(What|How|Whose|Where|Whether)\b")
 _MACHINE = re.compile(r"(?<![\w.$}])/(work|root|Users|home/\w+|tmp/\w+)/")
@@ -140,6 +145,13 @@ def test_functions_stay_short(sources):
 
 def test_docstrings_begin_with_a_verb_or_a_noun(sources):
     assert broken(questioning_docstrings, sources) == {}
+
+
+def test_only_commands_name_a_run_s_whole_configuration(sources):
+    # `digits` has its own; an import for type checkers alone is caught here, too.
+    named = {n for n, text in sources.items() if re.search(r"\bRunConfig\b", text)}
+    below = {n for n in named - COMMANDS if n.startswith(("sat_tf/", "training/", "serving/"))}
+    assert below == set() and named >= COMMANDS
 
 
 def test_tests_use_public_names(sources):

@@ -28,7 +28,7 @@ from sat_tf.trained.published import locate, output_dir
 from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
-from training.data.seen_images import UNCHECKED
+from training.data.overlap import UNCHECKED
 from training.data.sources import load_split
 from training.evaluate.reports import (
     CAPTIONS_FILE,

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sat_tf import config as configs
-from sat_tf.errors import invalid_value, other_version
+from sat_tf.errors import TablesError, invalid_value, other_version
 from sat_tf.fields import NonNegativeInt, check_fields, from_dict, to_dict
 from sat_tf.run_folder import RunFolder, read_captioner
-from sat_tf.scores.meteor import check_tables
-from sat_tf.scores.meteor_tables import TablesError
 from sat_tf.scores.score_tokens import OVER_CHARACTERS, default_tokens
 from sat_tf.tokens import check_extra
 from training.config_groups import AttentionConfig, FitConfig, OptimizerConfig, RewardConfig
@@ -149,7 +147,7 @@ def check_available(config: RunConfig) -> None:
     encoder = config.encoder
     names, files = encoder.name.split(configs.JOIN), configs.weights_files(encoder.weights)
     for name, file in zip(names, files, strict=False) if config.init_from is None else ():
-        if file == "imagenet" and (name == "scenes_cnn" or name.startswith("keras_hub:")):
+        if file == "imagenet" and (name == "scenes_cnn" or name.startswith(configs.HUB)):
             expected = f"none or a file: {name} has no ImageNet weights"
             raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
@@ -167,6 +165,8 @@ def check_available(config: RunConfig) -> None:
         expected = "a file of training.distill"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
     if config.reward.meteor_weight:
+        from sat_tf.scores.meteor import check_tables
+
         try:
             check_tables()
         except TablesError as error:

@@ -101,7 +101,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     """Writes the weights; returns a sentence on the channels before."""
     config = arguments.config
     with loading():
-        from sat_tf.layers.backbones import round_weights, standardize
+        from sat_tf.layers.standardized import round_weights, standardize
         from training.data.sources import load_split
         from training.model import new_model
 

@@ -272,7 +272,7 @@ def report(
 
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
-    evaluate_run(captioner, config, of_dev)
+    evaluate_run(captioner, config.data, config.search, to_dict(config), of_dev)
     print(f"Caption with it: {command_line('training.caption', '--run-dir', run_dir)} PHOTO")
     settings = flat(to_dict(config))
     print(*little_data.after_training(folder, config.data, settings, data_dir), sep="\n")

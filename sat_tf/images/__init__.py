@@ -2,8 +2,9 @@
 
 pillow.py    by Pillow alone: files turned upright, TIFF, HEIC and AVIF converted; pixels
 headers.py   what a file's header asks for, checked in the graph
-decoding.py  pixels, and the encoder's square of them, as plain TensorFlow operations: they run
-             eagerly, in a `tf.data` pipeline and inside a SavedModel alike
+decoding.py  pixels, and
+resizing.py  the encoder's square of them, as plain TensorFlow operations: they run eagerly, in a
+             `tf.data` pipeline and inside a SavedModel alike
 """
 
 from __future__ import annotations

@@ -17,13 +17,10 @@ from pathlib import Path
 from types import ModuleType
 
 import keras
-import numpy as np
 
 from sat_tf.compat import default_policy
-from sat_tf.config import JOIN, EncoderConfig
+from sat_tf.config import HUB, JOIN
 from sat_tf.errors import invalid_value
-from sat_tf.layers import patch_encoders
-from sat_tf.packing import pack, unpack
 
 SCENES_CNN = "scenes_cnn"
 
@@ -37,7 +34,7 @@ DEFAULT_TAPS = {
     **{f"efficientnet_v2{size}": "top_activation" for size in ("s", "m", "l")},
 }
 
-_STANDARDIZE = "standardize"  # name of the normalisation after backbones side by side
+STANDARDIZE = "standardize"  # name of the normalisation after backbones side by side
 
 WITHOUT_NETWORK = (
     "Name a file of weights (`--encoder.weights FILE`), or fine-tune a captioner that ships, with "
@@ -116,8 +113,13 @@ def canonical_name(name: str) -> str:
     """
     if is_joined(str(name)):
         return JOIN.join(map(canonical_name, str(name).split(JOIN)))
-    known = sorted([SCENES_CNN, *_factories(), *patch_encoders.names()])
     plain = str(name).replace("_", "").lower()
+    for one in (own := [SCENES_CNN, *_factories()]):
+        if one.replace("_", "") == plain:
+            return one
+    from sat_tf.layers import patch_encoders
+
+    known = sorted([*own, *patch_encoders.names()])
     for one in known:
         if one.replace("_", "") == plain:
             return one
@@ -163,7 +165,7 @@ def build(
         layers.append(layer)
     joined = keras.layers.Concatenate(dtype=policy)(_of_one_size(maps, names, policy))
     norm = keras.layers.BatchNormalization(
-        center=False, scale=False, epsilon=0.0, dtype=policy, name=_STANDARDIZE
+        center=False, scale=False, epsilon=0.0, dtype=policy, name=STANDARDIZE
     )
     network = keras.Model(pixels, norm(joined), name="side_by_side")
     if whole:
@@ -176,14 +178,17 @@ def _build_one(
 ) -> tuple[keras.Model, str]:
     """Builds one backbone up to the layer tapped."""
     pretrained = weights == "imagenet" and name in _factories()
+    hub = name.startswith(HUB)
+    if hub:
+        from sat_tf.layers import patch_encoders
     with default_policy(policy):  # the factories of keras.applications take no dtype
-        if patch_encoders.is_patch_encoder(name):
+        if hub:
             network = patch_encoders.build(name, image_size, tap)
         else:
             network = whole(name, image_size, pretrained)
         if weights is not None and not pretrained:
             load_weights(network, weights, name)
-        if patch_encoders.is_patch_encoder(name):
+        if hub:
             return patch_encoders.tap(network, name, tap)
         layer = _tapped_layer(network, name, tap)
         return keras.Model(network.inputs, layer.output, name=name), layer.name
@@ -245,7 +250,9 @@ def preprocessor(name: str) -> Callable:
         return lambda images: images
     if name == SCENES_CNN:
         return lambda images: images / 127.5 - 1.0
-    if patch_encoders.is_patch_encoder(name):
+    if name.startswith(HUB):
+        from sat_tf.layers import patch_encoders
+
         return functools.partial(patch_encoders.normalise, name)
     return _factories()[name][1].preprocess_input
 
@@ -370,73 +377,3 @@ def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> lis
         keras.layers.UpSampling2D(repeat, dtype=policy)(map_)
         for repeat, map_ in zip(repeats, maps, strict=True)
     ]
-
-
-# --- weights files, standardised and rounded ---
-
-RECTIFIED = ("vgg16", "vgg19")
-"""Backbones whose annotations are a convolution's, rectified."""
-
-
-def standardize(
-    config: EncoderConfig, target: str | Path, mean: np.ndarray, deviation: np.ndarray
-) -> None:
-    """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
-
-    Of a transformer, only the scale and the offset of the final layer normalisation change; of
-    backbones side by side, the statistics of the normalisation after them; of VGG, the kernel and
-    the bias of the layer tapped, whose rectified annotations get deviation 1 alone.
-
-    Args:
-        config: A transformer, VGG or backbones side by side, with their weights and layers; what
-            comes after the layers of all but VGG is left out.
-        target: A path that ends in `.weights.h5`.
-        mean: `[D]`, of the annotations.
-        deviation: `[D]`, above 0.
-    """
-    network = _loaded(config)
-    if is_joined(config.name):
-        norm = network.get_layer(_STANDARDIZE)
-        before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
-        norm.moving_mean.assign(norm.moving_mean + mean * before)
-        norm.moving_variance.assign((deviation * before) ** 2)
-    elif config.name in RECTIFIED:
-        layer = network.get_layer(config.layer or DEFAULT_TAPS[config.name])
-        for weight in layer.weights:
-            weight.assign(weight / deviation)
-    else:
-        norm = patch_encoders.final_norm(network, config.name)
-        norm.gamma.assign(norm.gamma / deviation)
-        norm.beta.assign((norm.beta - mean) / deviation)
-    network.save_weights(target)
-
-
-def round_weights(config: EncoderConfig, target: str | Path) -> None:
-    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
-
-    A decoder that is trained on the annotations of rounded weights sees the same ones when it is
-    published. Arguments are those of `standardize`.
-    """
-    network = _loaded(config)
-    arrays = {weight.path: np.asarray(weight) for weight in network.weights}
-    rounded = unpack(pack(arrays))
-    for weight in network.weights:
-        weight.assign(rounded[weight.path])
-    network.save_weights(target)
-
-
-def _loaded(config: EncoderConfig) -> keras.Model:
-    """Returns the network with its weights, a transformer at its original size."""
-    name = config.name
-    if name in RECTIFIED:  # whole: the file of its weights is
-        pretrained = config.weights == "imagenet"
-        network = whole(name, config.image_size, pretrained)
-        if not pretrained:
-            load_weights(network, str(config.weights), name)
-        return network
-    if is_joined(name):
-        policy = keras.DTypePolicy("float32")
-        return build(name, config.image_size, config.layer, config.weights, policy)[0]
-    backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
-    backbone.load_weights(str(config.weights))
-    return backbone

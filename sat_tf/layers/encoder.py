@@ -10,9 +10,10 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from sat_tf.config import HUB
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument
-from sat_tf.layers import backbones, patch_encoders
+from sat_tf.layers import backbones
 from sat_tf.ops.replicas import at_least_one_row
 
 _LATER = object()
@@ -20,7 +21,7 @@ _LATER = object()
 
 
 def _frozen_and_random(parts: list[str]) -> str:
-    hub = any(part.startswith(patch_encoders.PREFIX) for part in parts)
+    hub = any(part.startswith(HUB) for part in parts)
     wanted = "a file" if hub else '"imagenet" or a file'
     return (
         f"The encoder {' and '.join(parts)} is frozen with random weights: give {wanted} as "

@@ -22,10 +22,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from sat_tf.config import HUB
 from sat_tf.errors import installation, invalid_value
-
-PREFIX = "keras_hub:"
-"""Prefix of these encoders' names."""
 
 FINAL = "layernorm"
 """The default tap: the last block's output after the final layer normalisation."""
@@ -111,14 +109,9 @@ PRESETS = {
 }
 
 
-def is_patch_encoder(name: str) -> bool:
-    """Returns whether a backbone's name is one of KerasHub's."""
-    return name.startswith(PREFIX)
-
-
 def names() -> list[str]:
     """Every name `build` knows."""
-    return [PREFIX + preset for preset in PRESETS]
+    return [HUB + preset for preset in PRESETS]
 
 
 def normalise(name: str, images):
@@ -246,7 +239,7 @@ def tap(backbone: keras.Model, name: str, layer: str | None) -> tuple[keras.Mode
 
 
 def _preset(name: str) -> PatchTransformer:
-    return PRESETS[name.removeprefix(PREFIX)]
+    return PRESETS[name.removeprefix(HUB)]
 
 
 def _keras_hub(name: str) -> ModuleType:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from sat_tf.config import AttentionConfig
-from sat_tf.objectives.hard import HardObjective
 from sat_tf.objectives.soft import SoftObjective
+from sat_tf.objectives.terms import Objective
 
 
 def make_objective(
     attention: AttentionConfig, label_smoothing: float = 0.0, distillation_weight: float = 0.0
-) -> SoftObjective | HardObjective:
+) -> Objective:
     """Makes the objective of training on given captions that a configuration of attention asks for.
 
     Args:
@@ -20,5 +20,8 @@ def make_objective(
     Raises:
         ValueError: A share is out of its range.
     """
-    kind = HardObjective if attention.kind == "hard" else SoftObjective
-    return kind(attention, label_smoothing, distillation_weight)
+    if attention.kind == "hard":
+        from sat_tf.objectives.hard import HardObjective
+
+        return HardObjective(attention, label_smoothing, distillation_weight)
+    return SoftObjective(attention, label_smoothing, distillation_weight)

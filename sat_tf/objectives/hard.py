@@ -29,15 +29,8 @@ from sat_tf.objectives.likelihood import (
     supervision,
     word_mask,
 )
-from sat_tf.objectives.logs import (
-    ATTENTION_MEANS,
-    ROLLOUT_LOGS,
-    WORD_MEANS,
-    attention_means,
-    rollout_logs,
-    weighted_mean,
-    word_means,
-)
+from sat_tf.objectives.logs import ATTENTION_MEANS, WORD_MEANS, attention_means, word_means
+from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS, rollout_logs, weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed, step_seeds, uniform
 from sat_tf.ops.replicas import global_mean

@@ -29,13 +29,8 @@ from sat_tf.objectives.likelihood import (
     word_log_likelihood,
     word_mask,
 )
-from sat_tf.objectives.logs import (
-    ATTENTION_MEANS,
-    WORD_MEANS,
-    attention_means,
-    variance,
-    word_means,
-)
+from sat_tf.objectives.logs import ATTENTION_MEANS, WORD_MEANS, attention_means, word_means
+from sat_tf.objectives.rollout_logs import variance
 from sat_tf.objectives.sampling import sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed, step_seeds

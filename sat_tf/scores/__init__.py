@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
-from sat_tf.scores.meteor import meteor_of, meteor_scores
-from sat_tf.scores.meteor_tables import TablesError
+from sat_tf.errors import TablesError, invalid_value
 from sat_tf.scores.ngrams import bleu_scores, bleu_statistics, cider_scores, rouge_scores
 from sat_tf.scores.score_tokens import (
     OVER_CHARACTERS,
@@ -175,6 +173,8 @@ def meteor(
     chosen = tokens or default_tokens(language)
     if chosen in OVER_CHARACTERS:
         raise invalid_value("tokens", "tokens that are words, for METEOR", repr(chosen))
+    from sat_tf.scores.meteor import meteor_of, meteor_scores
+
     program = meteor_of(language)
     split = _split(captions, references, language, tokens, str(program.tables))
     rows = program.statistics(split.captions, split.references)

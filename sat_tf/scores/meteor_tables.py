@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sat_tf.errors import TablesError
 from sat_tf.files import default_cache_dir, write_json
 
 _LAYOUT = 2  # of the index; another one is made anew
@@ -36,10 +37,6 @@ ENGLISH_TABLES = {
     _PARAPHRASES: 0xAF15BEDE,
 }
 ARABIC_TABLES = {"stem/arabic-buckwalter-reduced.gz": 0x113B82F2}
-
-
-class TablesError(OSError):
-    """METEOR's tables are missing, of another version, or cannot be indexed."""
 
 
 def word_hash(word: bytes) -> int:

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from sat_tf.errors import TablesError
 from sat_tf.scores.meteor_tables import (
     MappedLists,
-    TablesError,
     arabic_index,
     english_index,
     function_words,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from sat_tf.errors import installation
-from sat_tf.scores.ptb import split_words
 from sat_tf.spellings import plain_forms
 from sat_tf.tokens import (
     RULES,
@@ -115,6 +114,8 @@ def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -
         ValueError: The package that splits is not installed.
     """
     if name == "ptb":
+        from sat_tf.scores.ptb import split_words
+
         return [" ".join(split_words(plain_forms(line))) for line in lines]
     check_tokens(name)
     split = _splitter(name, language)

@@ -15,19 +15,17 @@ import numpy as np
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import check_argument
-from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.subwords import whole_words
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.limits import Limits, read_limits
-from sat_tf.trained.many import caption_each, image_files
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from sat_tf.captioner import Captioner
+    from sat_tf.images.pillow import ImageInput
     from sat_tf.search import Hypotheses
     from sat_tf.trained.explain import Explanation, WordByWord
+    from sat_tf.trained.limits import Limits
     from sat_tf.trained.lite.captioner import LiteRTCaptioner
 
 
@@ -58,8 +56,6 @@ class TrainedCaptioner:
         weights_sha256: SHA-256 (hexadecimal) of the file of its weights, if it was loaded from one.
         graphs: LiteRT graphs of the same captioner.
 
-    Attributes:
-        limits: What it knows of its limits.
     """
 
     def __init__(
@@ -79,9 +75,13 @@ class TrainedCaptioner:
         self.path, self.weights_sha256 = path, weights_sha256
         self._config, self._graphs = model.config, graphs
         if graphs is not None and path == graphs.folder:  # an export, which has its own
-            self.limits = graphs.limits
+            self._limits = graphs.limits
+        elif path is None:
+            self._limits = None
         else:
-            self.limits = Limits() if path is None else read_limits(path, weights_sha256)
+            from sat_tf.trained.limits import read_limits
+
+            self._limits = read_limits(path, weights_sha256)
         if graphs is not None:
             graphs.limits = self.limits
         self.after_first_caption: Callable[[], object] | None = None
@@ -129,6 +129,17 @@ class TrainedCaptioner:
     def grid(self) -> tuple[int, int]:
         """`(h, w)` of the attention maps."""
         return self.model.encoder.grid if self._graphs is None else self._graphs.grid
+
+    @property
+    def limits(self) -> Limits:
+        """Familiarity of images and confidence in captions, as far as the captioner knows them."""
+        from sat_tf.trained.limits import Limits
+
+        return Limits() if self._limits is None else self._limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._limits = limits
 
     def set_inference(self, inference: Inference) -> None:
         """Sets how hard attention selects a location: `expectation`, `sample` or `argmax`.
@@ -197,6 +208,8 @@ class TrainedCaptioner:
             ValueError: The folder has no images.
         """
         if isinstance(images, str | Path):
+            from sat_tf.trained.many import image_files
+
             images = image_files([Path(images)])
         check_argument("images", images, Iterable)
         return (one for one in self._each(images, search) if one[1] is not None)
@@ -282,6 +295,8 @@ class TrainedCaptioner:
             caption, size = functools.partial(map, lambda one: self._first(one, search)), 1
         else:
             caption, size = lambda read: (b[0] for b in self._by_model(read, search)), cache.MANY
+        from sat_tf.trained.many import caption_each
+
         return caption_each(images, self.pixels, caption, size)
 
     def _by_model(
@@ -314,6 +329,8 @@ class TrainedCaptioner:
     def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
         encoder = self.config.encoder
+        from sat_tf.images.pillow import read_pixels
+
         return read_pixels(image, encoder.image_size, encoder.resize)
 
     def annotate(self, pixels: tf.Tensor) -> tf.Tensor:
@@ -341,7 +358,7 @@ class TrainedCaptioner:
         search: SearchConfig | None,
     ) -> list[Caption]:
         """Returns captions with their familiarity and confidence."""
-        if self.limits.familiarity is None:
+        if self._limits is None or self._limits.familiarity is None:
             return captions
         return self.limits.told(captions, np.asarray(annotations), search or self.config.search)
 
@@ -381,6 +398,8 @@ class TrainedCaptioner:
         return beams
 
     def _read_one(self, hypotheses: Hypotheses, row: int, k: int) -> Caption:
+        from sat_tf.subwords import whole_words
+
         length = int(hypotheses.lengths[row, k])
         ids = hypotheses.token_ids[row, k, :length]
         cut = length == hypotheses.token_ids.shape[-1] - 1  # and never asked for its end

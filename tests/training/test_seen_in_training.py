@@ -8,12 +8,8 @@ from tests.training.small_runs import report_of, train
 from training import average, compare, distill, publish
 from training.config import read_run_config
 from training.data.examples import Example
-from training.data.seen_images import (
-    UNCHECKED,
-    SeenImages,
-    find_overlap,
-    read_seen,
-)
+from training.data.overlap import UNCHECKED, find_overlap
+from training.data.seen_images import SeenImages, read_seen
 from training.data.sources import load_split
 from training.evaluate.command import main as evaluated
 from training.teach.archives import open_archive

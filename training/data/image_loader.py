@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.images import decoding, pillow
+from sat_tf.images import resizing
 from training.data.examples import DataError, Example, Split, StoredImage
 
 READERS = 2
@@ -35,6 +35,8 @@ def read_image(
     with tf.device("/cpu:0"):
         if isinstance(image, np.ndarray):
             return resize(image).numpy(), False
+        from sat_tf.images import decoding, pillow
+
         content = image if isinstance(image, bytes) else image.read_bytes()
         if not content:
             raise ValueError("the file is empty")
@@ -47,13 +49,15 @@ def unreadable_reason(error: Exception) -> str:
     """Describes in one line why an image is skipped, from an exception of `read_image`."""
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror or error}"
+    from sat_tf.images import decoding
+
     return decoding.read_error(error)
 
 
 @functools.lru_cache(maxsize=8)
 def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.function(
-        lambda image: decoding.resize(image, size, policy),
+        lambda image: resizing.resize(image, size, policy),
         input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
         autograph=False,
     )
@@ -250,7 +254,7 @@ class ImageSource:
 
     def _load(self, index: int, size: int | None = None) -> np.ndarray:
         size, index = size or self._size, int(index)
-        resize = functools.partial(decoding.resize, size=size, policy=self._resize)
+        resize = functools.partial(resizing.resize, size=size, policy=self._resize)
         try:
             pixels, rotated = read_image(self._examples[index].image, resize)
         except UNREADABLE as error:

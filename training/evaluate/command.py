@@ -236,7 +236,7 @@ def run(arguments: Arguments) -> None:
     config = dataclasses.replace(config, search=arguments.search.over(config.search))
     names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures", "deletion")
     request = Request(out, data_dir=data_dir, **{name: getattr(arguments, name) for name in names})
-    evaluate_run(captioner, config, request)
+    evaluate_run(captioner, config.data, config.search, to_dict(config), request)
 
 
 def check_deletion(kind: str, language: str, run_dir: Path) -> None:

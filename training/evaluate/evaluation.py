@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from sat_tf.run_folder import RunFolder, read_average
 from sat_tf.scores.score_tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
-from training.config import RunConfig
 from training.data.boxes import PlacedBoxes, place_boxes
+from training.data.config import DataConfig
 from training.data.dataset import Dataset, recorded_data
 from training.data.input_source import open_input_source
-from training.data.seen_images import find_overlap, read_seen, seen_notes
+from training.data.overlap import find_overlap, seen_notes
+from training.data.seen_images import read_seen
 from training.evaluate.bounds import SAMPLES, Bounds
 from training.evaluate.deletion import SHARES, delete
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
@@ -71,15 +72,23 @@ class Request:
     learn_confidence: bool = False
 
 
-def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Request) -> None:
+def evaluate_run(
+    captioner: TrainedCaptioner,
+    data: DataConfig,
+    search: SearchConfig,
+    settings: Mapping[str, Any],
+    request: Request,
+) -> None:
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
     Args:
         captioner: Best captioner of the run, loaded from its folder.
-        config: Configuration of the run; `search` is the one that captions are generated with.
+        data: The run's data set.
+        search: The search that captions are generated with.
+        settings: All settings of the run, for the report.
         request: Split, data, boxes and so on.
     """
-    data, resize = config.data, config.encoder.resize
+    config, resize = captioner.config, captioner.config.encoder.resize
     cache_dir = request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
     split = Dataset.open(data, request.data_dir, cache_dir, record, True).split(request.split)
@@ -97,7 +106,8 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     start = time.monotonic()
     reading = Reading(captioner, split, source)
     file = RunFolder(captioner.path).confidence if request.learn_confidence else None
-    found = evaluate(reading, config, boxes, request.score_tokens, request.bound_images, file)
+    asked = request.score_tokens, request.bound_images, file
+    found = evaluate(reading, data, search, boxes, *asked)
     report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
@@ -106,18 +116,18 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     report |= {
         "notes": [*seen, *report["notes"], *of_weights, *unfinished_note(captioner.path)],
         "weights_sha256": captioner.weights_sha256,
-        "recipe": config.recipe,
-        "seed": config.seed,
+        "recipe": settings["recipe"],
+        "seed": settings["seed"],
         "data": data.name,
-        "search": {**to_dict(config.search), "attention": captioner.model.selection},
-        "configuration": to_dict(config),
+        "search": {**to_dict(search), "attention": captioner.model.selection},
+        "configuration": dict(settings),
     }
     report |= {"seen_in_training": overlap.details()} if overlap else {}
     if request.deletion:
         _delete(reading, found)
     report["seconds"]["evaluation"] = time.monotonic() - start
-    title = f"{config.recipe}: {data.name} {split.name}"
-    heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
+    title = f"{settings['recipe']}: {data.name} {split.name}"
+    heading = f"{title}, {len(found.captions):,} images, beam {search.beam}"
     rows = caption_rows(found.captions, found.grounding.by_image)
     write_evaluation(request.out, heading, report, rows)
     figures = FIGURES if request.figures is None else request.figures
@@ -143,7 +153,8 @@ def _delete(reading: Reading, found: Evaluation) -> None:
 
 def evaluate(
     reading: Reading,
-    config: RunConfig,
+    data: DataConfig,
+    search: SearchConfig,
     boxes: PlacedBoxes | None = None,
     score_tokens: str | None = None,
     bound_images: int | None = None,
@@ -153,20 +164,21 @@ def evaluate(
 
     Args:
         reading: The captioner on the split.
-        config: Its configuration: how captions are searched for, and how they are split.
+        data: Its data set: how captions are split.
+        search: How captions are searched for.
         boxes: Phrases of the split with their boxes, its own or those of a file, if any.
         score_tokens: Tokeniser of the scores; None for that of the language.
         bound_images: Images whose bounds are measured, of hard attention; by default
             `BOUND_IMAGES`.
         confidence: File for the chance of a caption of being right, to be learned from these.
     """
-    captioner, split, data = reading.captioner, reading.split, config.data
+    captioner, split = reading.captioner, reading.split
     kind = captioner.config.attention.kind
     seconds: dict[str, float] = {}
     with timed(seconds, "search"):
         readable = len(split) - len(reading.source.skipped)
-        print(f"Captioning {readable:,} images, beam {config.search.beam} ...", flush=True)
-        captions = reading.captions(config.search)
+        print(f"Captioning {readable:,} images, beam {search.beam} ...", flush=True)
+        captions = reading.captions(search)
     texts = {image_id: caption.text for image_id, caption in captions.items()}
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
@@ -176,7 +188,7 @@ def evaluate(
     report |= {"versions": package_versions(), "seconds": seconds}
     report["notes"] += scored.verdict
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
-    captions = _with_confidence(reading, config.search, captions, scored.right, report, confidence)
+    captions = _with_confidence(reading, search, captions, scored.right, report, confidence)
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
         likelihood, words = reading.likelihood()

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sat_tf import weights
 from sat_tf.captioner import Captioner
 from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
-from sat_tf.layers import backbones, patch_encoders
+from sat_tf.layers import patch_encoders, standardized
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.soft import SoftObjective
 from sat_tf.packing import pack, unpack
@@ -191,7 +191,7 @@ def test_standardized_weights_give_standardized_annotations(tmp_path):
     raw = np.asarray(Encoder(NAME, 12, weights=weights)(pixels)).reshape(-1, 8)
     mean, deviation = raw.mean(axis=0), raw.std(axis=0)
     target = tmp_path / "std.weights.h5"
-    backbones.standardize(EncoderConfig(NAME, None, weights), target, mean, deviation)
+    standardized.standardize(EncoderConfig(NAME, None, weights), target, mean, deviation)
     found = np.asarray(Encoder(NAME, 12, weights=str(target))(pixels)).reshape(-1, 8)
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 
@@ -199,7 +199,7 @@ def test_standardized_weights_give_standardized_annotations(tmp_path):
 @pytest.mark.parametrize("tap", [None, "stage1"])
 def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
     source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
-    backbones.round_weights(EncoderConfig(NAME, tap, source), target)
+    standardized.round_weights(EncoderConfig(NAME, tap, source), target)
     plain, rounded = (Encoder(NAME, 12, tap=tap, weights=file) for file in (source, target))
     changed = 0
     for before, weight in zip(plain.weights, rounded.weights, strict=True):
@@ -254,7 +254,7 @@ def test_other_families_load_and_standardise_their_files(other_family, tmp_path)
     mean, deviation = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
     target = str(tmp_path / "std.weights.h5")
     config = EncoderConfig(other_family, None, str(tmp_path / "w.weights.h5"))
-    backbones.standardize(config, target, mean, deviation)
+    standardized.standardize(config, target, mean, deviation)
     found = np.asarray(Encoder(other_family, 12, weights=target)(pixels))
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.objectives.estimators import Estimator, Rollout, learning_signal, stochastic_loss
-from sat_tf.objectives.logs import ROLLOUT_LOGS, rollout_logs
+from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS, rollout_logs
 
 M, B, T, L = 3, 4, 5, 6
 

@@ -12,6 +12,7 @@ import pytest
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from training.data.examples import Example
+from training.data.overlap import find_overlap, seen_notes
 from training.data.seen_images import (
     COCO,
     FLICKR,
@@ -19,10 +20,8 @@ from training.data.seen_images import (
     NUMBER,
     SeenImages,
     content_key,
-    find_overlap,
     name_key,
     read_seen,
-    seen_notes,
 )
 
 GONE = Path("/there is no such folder")

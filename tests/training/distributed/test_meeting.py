@@ -17,7 +17,8 @@ from sat_tf.errors import RunError
 from tests.serving.processes import free_ports
 from tests.waiting import eventually
 from training import distributed
-from training.distributed import Cluster, make_strategy
+from training.cluster import Cluster
+from training.distributed import make_strategy
 from training.run_state.signals import Interrupted, Interrupts
 
 

@@ -23,6 +23,7 @@ from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_
 from tests.training.small_runs import train
 from training import distributed as workers
 from training import inputs
+from training.cluster import Workers
 from training.distributed import make_strategy
 from training.run_state import checkpoints
 
@@ -258,7 +259,7 @@ def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny, 
 def worker(monkeypatch):
     """Makes this process the second of two workers, whose collectives are not run."""
     monkeypatch.setenv("TF_CONFIG", tf_configs(2)[1])
-    workers.join(workers.Workers(tf.distribute.get_strategy()))
+    workers.join(Workers(tf.distribute.get_strategy()))
     yield
     workers.join(None)
 

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from tests.training.run_state.killed_command import MOMENTS, at_call
-from training.distributed import Cluster
+from training.cluster import Cluster
 from training.run_state import resume
 from training.train import main
 

@@ -73,11 +73,11 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
 
 def test_many_unknown_words_are_a_note_beside_the_perplexity(captioner, split, source):
     config = read_run_config(captioner.path)
-    known = evaluate(Reading(captioner, split, source), config).report["notes"]
+    known = evaluate(Reading(captioner, split, source), config.data, config.search).report["notes"]
     captions = {"captions": ("zebras graze a lot",), "phrases": ()}
     odd = [dataclasses.replace(e, **captions) for e in split.examples]
     others = dataclasses.replace(split, examples=tuple(odd))
-    notes = evaluate(Reading(captioner, others, source), config).report["notes"]
+    notes = evaluate(Reading(captioner, others, source), config.data, config.search).report["notes"]
     (note,) = (note for note in notes if "unknown to the captioner" in note)
     assert note.startswith("75% of the references' words") and "perplexity" in note
     assert not any("unknown to the captioner" in note for note in known)

@@ -1,0 +1,163 @@
+"""Images of an evaluation that the captioner learned from, see `seen_images`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from training.data.examples import Example
+from training.data.seen_images import (
+    COCO,
+    CONTENT,
+    FLICKR,
+    NAME,
+    NUMBER,
+    SeenImages,
+    Source,
+    content_key,
+    name_key,
+)
+
+RULES = {FLICKR: "Flickr's photo id", COCO: "COCO's image id", CONTENT: "content"}
+"""Kinds that show that two images are the same, by their names in a report."""
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Images of a split that a captioner learned from.
+
+    Attributes:
+        images: Number of images of the split.
+        found: Image id -> name of the source that has it; empty for the captioner itself.
+        rules: Kind of `RULES` -> images that it found.
+        possible: Ids of images that have only the name or the bare number of a training image.
+        differ: Number of `possible` whose content is that of no training image.
+        unknown: What the captioner started or learned from without a record of its images.
+    """
+
+    images: int
+    found: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, int] = field(default_factory=dict)
+    possible: tuple[str, ...] = ()
+    differ: int = 0
+    unknown: tuple[str, ...] = ()
+
+    def details(self) -> dict[str, Any]:
+        """Returns the figures for a report."""
+        rules = {RULES[kind]: count for kind, count in self.rules.items()}
+        return {
+            "seen": len(self.found),
+            "by": rules,
+            "images": list(self.found),
+            "possible": len(self.possible),
+            "notes": self.notes(),
+        }
+
+    def notes(self, with_boxes: Collection[str] | None = None) -> list[str]:
+        """Returns sentences on what was found, or could not be checked; none on clean splits.
+
+        Args:
+            with_boxes: The images of the split that have boxes, if they are compared with maps.
+        """
+        notes = []
+        if self.found:
+            rules = ", ".join(f"{count:,} by {RULES[k]}" for k, count in self.rules.items())
+            owners = Counter(self.found.values())
+            parts = [f"{count:,} of {name or 'its own'}" for name, count in owners.items()]
+            whose = "" if list(owners) == [""] else f" ({'; '.join(parts)})"
+            boxes = ""
+            if with_boxes is not None:
+                common = sum(image in self.found for image in with_boxes)
+                boxes = f" Of the {len(with_boxes):,} images with boxes, {common:,} are among them."
+            notes.append(
+                f"{len(self.found):,} of {self.images:,} images are among those that the captioner "
+                f"learned from{whose}, {rules}, such as {_names(list(self.found))}: their scores "
+                f"are not those of new images.{boxes}"
+            )
+        if self.possible:
+            reason = (
+                "their contents differ, so they are not counted as seen in training"
+                if self.differ == len(self.possible)
+                else "that alone does not show that they are the same, so they are not counted as "
+                "seen in training"
+            )
+            notes.append(
+                f"{len(self.possible):,} of {self.images:,} images have the number or name of a "
+                f"training image, such as {_names(self.possible)}: {reason}."
+            )
+        if self.unknown:
+            notes.append(
+                "Whether images were seen in training cannot be checked for "
+                f"{', '.join(self.unknown)}, without a record of training images."
+            )
+        return notes
+
+
+UNCHECKED = (
+    "Whether images were seen in training cannot be checked: the captioner is of a version that "
+    "did not record its training images."
+)
+
+
+def seen_notes(overlap: Overlap | None, with_boxes: Collection[str] | None = None) -> list[str]:
+    """Returns the sentences on an overlap; None if there is no record to check against."""
+    return [UNCHECKED] if overlap is None else overlap.notes(with_boxes)
+
+
+def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str) -> Overlap | None:
+    """Finds the examples of a data set that a captioner learned from; None without a record."""
+    if seen is None:
+        return None
+    names = [name_key(example.image_id, data) for example in examples]
+    owner: dict[int, tuple[str, str]] = {}  # index -> source, kind
+    for source in seen.sources:
+        for kind in (FLICKR, COCO):
+            for index in _among(names, kind, source, kind):
+                owner.setdefault(index, (source.name, kind))
+    if any(CONTENT in source.keys for source in seen.sources):
+        # A match by its id needs no file; what is left is opened.
+        contents = [
+            (CONTENT, None if index in owner else content_key(example.image))
+            for index, example in enumerate(examples)
+        ]
+        for source in seen.sources:
+            for index in _among(contents, CONTENT, source, CONTENT):
+                owner.setdefault(index, (source.name, CONTENT))
+    else:
+        contents = [(CONTENT, None)] * len(examples)
+    everything = Counter(kind for source in seen.sources for kind in source.keys)
+    digested = everything[CONTENT] == len(seen.sources)
+    pairs = [(NAME, NAME), (NUMBER, NUMBER)]
+    # One of them a bare number: the same number, perhaps of another photograph.
+    pairs += [pair for kind in (FLICKR, COCO) for pair in ((NUMBER, kind), (kind, NUMBER))]
+    alike = {
+        index
+        for own, other in pairs
+        for source in seen.sources
+        for index in _among(names, own, source, other)
+    } - set(owner)
+    possible = tuple(examples[index].image_id for index in sorted(alike))
+    differ = digested * sum(contents[index][1] is not None for index in alike)
+    found = {examples[index].image_id: owner[index][0] for index in sorted(owner)}
+    rules = Counter(kind for _, kind in owner.values())
+    return Overlap(len(examples), found, dict(rules), possible, differ, seen.unknown)
+
+
+def _among(
+    keys: Sequence[tuple[str, int | None]], own: str, source: Source, other: str
+) -> list[int]:
+    """Indices of the images whose key of kind `own` is among the source's keys of kind `other`."""
+    places = [i for i, (kind, value) in enumerate(keys) if kind == own and value is not None]
+    values = np.array([keys[index][1] for index in places], np.int64)
+    return [places[row] for row in np.flatnonzero(np.isin(values, source.keys.get(other, ())))]
+
+
+def _names(images: Sequence[str]) -> str:
+    more = ", ..." if len(images) > _SHOWN else ""
+    return ", ".join(map(repr, images[:_SHOWN])) + more
