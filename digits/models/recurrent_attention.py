@@ -42,7 +42,7 @@ from sat_tf.objectives.estimators import (
     learning_signal,
     stochastic_loss,
 )
-from sat_tf.objectives.logs import weighted_mean
+from sat_tf.objectives.rollout_logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import fold_in, replica_seed, step_seeds
 

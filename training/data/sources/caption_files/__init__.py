@@ -18,7 +18,7 @@ names the file and the line, or the place inside one JSON value.
     tables.py, objects.py, tools.py, stored.py    the readers
 
 To add a format, write its reader, a function from a `Source` to `Record`s, and enter it in
-`_READERS`.
+`_READERS` and `_reader_of`.
 
 References:
     Chen et al. (2015), "Microsoft COCO Captions", arXiv:1504.00325; Karpathy and Li (2015), "Deep
@@ -30,31 +30,22 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import filterfalse, islice
 from pathlib import Path
 
 from training.data.config import parse_columns
 from training.data.examples import DataError
 from training.data.sources.caption_files.columns import is_image_name
-from training.data.sources.caption_files.objects import read_json, read_jsonl
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
+    PAIRED,
     CaptionFile,
     FolderNames,
     Record,
     Source,
     lines,
 )
-from training.data.sources.caption_files.stored import (
-    PAIRED,
-    pairs,
-    read_pairs,
-    read_parquet,
-    read_tar,
-)
-from training.data.sources.caption_files.tables import read_table, read_tokens
-from training.data.sources.caption_files.tools import read_cvat
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
 SUFFIXES += (".jsonlines", ".ndjson", ".manifest")
@@ -98,6 +89,8 @@ def read_caption_file(
         status = path.stat()
         changed = status.st_mtime_ns
         if path.is_dir():  # which does not change with its files
+            from training.data.sources.caption_files.stored import pairs
+
             changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text, _ in pairs(path)))
         return _read(path, columns, root, divided, changed, status.st_size)
     except OSError as error:
@@ -110,12 +103,11 @@ def _read(
 ) -> CaptionFile:
     name = path.name.lower()
     suffix = next((suffix for suffix in _READERS if name.endswith(suffix)), None)
-    reader = read_pairs if path.is_dir() else _READERS.get(suffix)
-    if reader is None:
+    if suffix is None and not path.is_dir():
         kinds = ", ".join(f"*{suffix}" for suffix in _READERS)
         raise DataError(f"{path}: expected a file named {kinds}.{advice_without_captions([path])}")
     source = Source(path, parse_columns(columns), FolderNames(root), divided)
-    records = tuple(reader(source))
+    records = tuple(_reader_of(None if path.is_dir() else _READERS[suffix])(source))
     if not records:
         raise DataError(f"{path} holds no image.")
     return CaptionFile(path, records, source.finished(), frozenset({path, *source.used}))
@@ -167,18 +159,32 @@ def _names_images(path: Path) -> bool:
 
 
 _READERS = {
-    ".csv": read_table,
-    ".jsonl": read_jsonl,
-    ".jsonlines": read_jsonl,
-    ".ndjson": read_jsonl,
-    ".manifest": read_jsonl,
-    ".json": read_json,
-    ".token": read_tokens,
-    ".token.txt": read_tokens,
-    ".parquet": read_parquet,
-    ".tar": read_tar,
-    ".xml": read_cvat,
-    ".tsv": read_table,
-    ".txt": read_table,
+    ".csv": "table",
+    **dict.fromkeys((".jsonl", ".jsonlines", ".ndjson", ".manifest"), "lines"),
+    ".json": "object",
+    **dict.fromkeys((".token", ".token.txt"), "tokens"),
+    ".parquet": "parquet",
+    ".tar": "tar",
+    ".xml": "cvat",
+    **dict.fromkeys((".tsv", ".txt"), "table"),
 }
-"""Reader of each kind of file, by the end of its name; of two ends that fit, the first."""
+"""Kind of each file, by the end of its name; of two ends that fit, the first."""
+
+
+def _reader_of(kind: str | None) -> Callable[[Source], Iterable[Record]]:
+    """Returns the reader of a kind of file, None for a folder; others are not loaded."""
+    if kind in ("table", "tokens"):
+        from training.data.sources.caption_files.tables import read_table, read_tokens
+
+        return read_table if kind == "table" else read_tokens
+    if kind in ("lines", "object"):
+        from training.data.sources.caption_files.objects import read_json, read_jsonl
+
+        return read_jsonl if kind == "lines" else read_json
+    if kind == "cvat":
+        from training.data.sources.caption_files.tools import read_cvat
+
+        return read_cvat
+    from training.data.sources.caption_files.stored import read_pairs, read_parquet, read_tar
+
+    return {"parquet": read_parquet, "tar": read_tar}.get(kind, read_pairs)

@@ -22,6 +22,8 @@ from sat_tf.spellings import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
 
 IMAGE_SUFFIXES = READ_SUFFIXES
+PAIRED = (".caption", ".txt", ".xmp", ".json")
+"""Suffixes of a file with an image's captions, named like the image, in order of preference."""
 
 MARKS = ("is_rejected", "is_precanned", "was_cancelled", "foil")
 """Keys by which VizWiz, FOIL and others mark a caption as invalid: a true one leaves it out."""

@@ -29,6 +29,7 @@ from training.data.sources.caption_files.columns import (
 from training.data.sources.caption_files.objects import unnested
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
+    PAIRED,
     Record,
     Source,
     decoded,
@@ -36,8 +37,6 @@ from training.data.sources.caption_files.records import (
     read_text,
 )
 
-PAIRED = (".caption", ".txt", ".xmp", ".json")
-"""Suffixes of a file with an image's captions, named like the image, in order of preference."""
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _XMP = ".//{http://purl.org/dc/elements/1.1/}description//" + f"{_RDF}li"
 _SAMPLE = 100
