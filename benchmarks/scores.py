@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from sat_tf.scores.meteor import ENGLISH, Meteor, Tables, meteor_scores
+from sat_tf.scores.meteor_scoring import ENGLISH, Meteor, Tables, meteor_scores
 from sat_tf.scores.ptb import PUNCTUATION, split_words
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sat_tf.errors import TablesError, invalid_value
-from sat_tf.scores.meteor import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
+from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.ngrams import (
     BLEU_ORDERS,
     bleu_scores,

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.scores import jar_statistics
 from sat_tf.scores import TablesError, meteor_tables
-from sat_tf.scores.meteor import ENGLISH, Meteor, meteor_scores, tables_of
 from sat_tf.scores.meteor_align import Match, align
+from sat_tf.scores.meteor_scoring import ENGLISH, Meteor, meteor_scores, tables_of
 from sat_tf.scores.meteor_words import java_hash, split_english
 from training.metrics.captions import paired_over_seeds, score_captions, score_interval
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sat_tf.scores import score_tokens
-from sat_tf.scores.meteor import STATISTICS, tables_of
+from sat_tf.scores.meteor_scoring import STATISTICS, tables_of
 from sat_tf.scores.score_tokens import ScoreTokens, split_lines, tokens_version
 from training.metrics import captions as metrics
 from training.metrics.captions import score_captions
