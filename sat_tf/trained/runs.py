@@ -215,7 +215,7 @@ class _Source:
         if self.is_run:
             hashes = [digest]
         elif self.has_weights:
-            hashes = published.weight_hashes(self.path)
+            hashes = [*published.weight_hashes(self.path), cache.precision_of(self.path)]
         else:  # what is unpacked is known by its own content, not by weights that are not there
             hashes = sorted(published.graph_hashes(self.path).values())
         return cache.fingerprint(self.config, self.vocabulary, hashes)

@@ -191,7 +191,7 @@ def _make(
 
     folder = home / name
     folder.mkdir()
-    write_graphs(folder, captioner, search, precision, home / encoder_name(captioner))
+    write_graphs(folder, captioner, search, precision, home / encoder_name(captioner, precision))
     light = LiteRTCaptioner(folder)
     light.limits = known_limits(captioner.limits, search)
     return light

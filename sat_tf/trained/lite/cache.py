@@ -46,6 +46,7 @@ from sat_tf.trained.lite.captioner import (
     check_grid,
     read_settings,
 )
+from sat_tf.trained.lite.int8 import means_file, moved_means
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ VERSION = 4
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
 
 SWITCH = "SAT_TF_LITE"
-"""Environment variable; 0 leaves captions to TensorFlow, and makes no graphs."""
+"""Environment variable; 0 leaves captions to TensorFlow, and makes no graphs; float32 asks for
+graphs of that precision where int8 is the default."""
 
 KEPT = 12
 """Captioners whose graphs are kept: those used last."""
@@ -81,6 +83,15 @@ def fingerprint(config: CaptionerConfig, vocabulary: Vocabulary, weights: Sequen
     """Returns the name of a captioner's graphs; `weights` are the SHA-256 of their files."""
     made_of = [VERSION, FORMAT, to_dict(config), vocabulary.to_json(), *weights]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def precision_of(captioner: Path) -> str:
+    """Returns the precision of a captioner's graphs: `int8` where it was measured to be as good.
+
+    `SAT_TF_LITE=float32` asks for float32.
+    """
+    exact = os.environ.get(SWITCH) == "float32" or means_file(captioner) is None
+    return "float32" if exact else "int8"
 
 
 def usable(config: CaptionerConfig) -> bool:
@@ -279,13 +290,14 @@ def make(captioner: Trained, name: str) -> Path | None:
     """
     from sat_tf.trained.lite.graphs import encoder_name, write_graphs
 
-    home = _home()
-    encoder = home / encoder_name(captioner)
+    home, precision = _home(), precision_of(captioner.path)
+    encoder = home / encoder_name(captioner, precision)
     if not _is_known(encoder):
         encoder.unlink(missing_ok=True)
     with _draft(home, name) as made:
+        moved_means(captioner.path)  # a damaged file is an error; LiteRT may hold the captioner
         try:
-            write_graphs(made, captioner, captioner.config.search, "float32", encoder)
+            write_graphs(made, captioner, captioner.config.search, precision, encoder)
         except ValueError as error:
             (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
             return None

@@ -23,6 +23,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.files import literal_path, sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.trained.lite import captioner as files
+from sat_tf.trained.lite.int8 import moved_means, quantised
 
 Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 """A function to convert, and its inputs."""
@@ -35,6 +36,7 @@ class Trained(Protocol):
     config: CaptionerConfig
     vocabulary: Any
     grid: tuple[int, int]
+    path: Path | None
 
 
 def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
@@ -137,7 +139,11 @@ def write_graphs(
                 raise OSError(
                     f"The graphs cannot be written to {saved}: {error.message}"
                 ) from error
-            write_atomically(paths[name], _convert(str(saved), Path(name).stem, precision))
+            own = name == files.ENCODER and precision == "int8"
+            content = _convert(str(saved), Path(name).stem, "float32" if own else precision)
+            if own:
+                content = quantised(content, moved_means(captioner.path))
+            write_atomically(paths[name], content)
     captioner.vocabulary.save(folder / files.VOCABULARY)
     hashed = [*paths.values(), folder / files.VOCABULARY]
     settings = files.Settings(
@@ -154,10 +160,10 @@ def write_graphs(
     return {name: (graphs[name][1], f.structured_outputs) for name, f in traced.items()}
 
 
-def encoder_name(captioner: Trained) -> str:
+def encoder_name(captioner: Trained, precision: str) -> str:
     """Returns the file of an encoder's graph that captioners share: named by what it computes."""
     config = captioner.config.encoder
-    made_of = [files.FORMAT, config.name, config.layer, config.image_size]
+    made_of = [files.FORMAT, config.name, config.layer, config.image_size, precision]
     digest = hashlib.sha256(json.dumps(made_of).encode())
     for weight in captioner.model.encoder.weights:
         digest.update(np.ascontiguousarray(weight))

@@ -1,0 +1,108 @@
+"""An encoder's graph with its large convolutions in int8, made of the file that TensorFlow wrote.
+
+Weights have a scale per output channel; LiteRT quantises activations where they meet them. Rounding
+weights moves the mean of each channel, for most photographs alike: the biases take back what was
+measured on training photographs.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sat_tf.errors import invalid_value
+from sat_tf.trained import published
+
+LEAST_WEIGHTS = 12_000
+"""Weights of the smallest convolution in int8: smaller ones gain no time."""
+
+_VERSION = 5  # of LiteRT's convolution with float activations and a scale per channel
+_WEIGHTS = "weights"
+
+
+def means_file(captioner: Path | None) -> Path | None:
+    """Returns the file of `moved_means` of a published captioner, if there is one."""
+    if captioner is None or not (captioner / published.MANIFEST).is_file():
+        return None
+    digest = published.weight_hashes(captioner)[0]
+    path = captioner.absolute().parent / f"encoder-{digest[:16]}.int8.npz"
+    return path if path.is_file() else None
+
+
+def moved_means(captioner: Path | None) -> list[np.ndarray] | None:
+    """Reads how far int8 moves the means of an encoder's channels, of a published captioner.
+
+    Returns:
+        Of each large convolution, in the graph's order, float `[channels]`; None if they were not
+        measured.
+
+    Raises:
+        ValueError: The file is damaged, or of other weights.
+    """
+    path = means_file(captioner)
+    if path is None:
+        return None
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as entries:
+            weights = str(entries[_WEIGHTS])
+            means = [entries[name] for name in sorted(set(entries.files) - {_WEIGHTS})]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if weights != published.weight_hashes(captioner)[0]:
+        raise ValueError(f"{path} was measured with other weights of the encoder.")
+    return means
+
+
+def quantised(graph: bytes, means: list[np.ndarray] | None = None) -> bytes:
+    """Returns a float32 graph with its large convolutions in int8.
+
+    Args:
+        graph: Content of the file.
+        means: See `moved_means`; None leaves the biases.
+
+    Raises:
+        ValueError: The means are those of other convolutions.
+    """
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(bytearray(graph), 0)
+    found = list(_large_convolutions(model, schema))
+    shapes = [bias.shape for _, _, bias in found]
+    if means is not None and [mean.shape for mean in means] != shapes:
+        expected = f"means of {len(shapes)} convolutions, as this encoder has"
+        raise invalid_value("means", expected, f"those of {len(means)} others")
+    for number, (tensor, values, bias) in enumerate(found):
+        scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-9) / 127
+        levels = np.round(values / scales[:, None, None, None]).astype(np.int8)
+        tensor.type, tensor.quantization = schema.TensorType.INT8, schema.QuantizationParametersT()
+        tensor.quantization.scale = scales.astype(np.float32)
+        tensor.quantization.zeroPoint = np.zeros(len(scales), np.int64)
+        model.buffers[tensor.buffer].data = levels.reshape(-1).view(np.uint8)
+        if means is not None:
+            bias += means[number]
+    builder = flatbuffers.Builder(len(graph) // 2)
+    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def _large_convolutions(model: Any, schema: Any) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    """Yields tensor and values of the weights of each, and its bias, which may be written to."""
+    (graph,) = model.subgraphs
+    for operator in graph.operators:
+        code = model.operatorCodes[operator.opcodeIndex]
+        if max(code.builtinCode, code.deprecatedBuiltinCode) != schema.BuiltinOperator.CONV_2D:
+            continue
+        weights, bias = (graph.tensors[place] for place in operator.inputs[1:3])
+        if np.prod(weights.shape) < LEAST_WEIGHTS or weights.type != schema.TensorType.FLOAT32:
+            continue
+        code.version = max(code.version, _VERSION)
+        values = np.frombuffer(bytes(model.buffers[weights.buffer].data), "<f4")
+        shift = np.frombuffer(bytearray(bytes(model.buffers[bias.buffer].data)), "<f4")
+        model.buffers[bias.buffer].data = shift.view(np.uint8)
+        yield weights, values.reshape(weights.shape), shift
