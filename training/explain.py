@@ -16,6 +16,7 @@ from sat_tf.fields import check_fields
 from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.trained import published, runs
 from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.viewer import crop_of, hypothesis_data
 from training.tables import text_table
 
@@ -67,6 +68,7 @@ def run(arguments: Arguments) -> None:
     if arguments.json:
         crop = crop_of(*whole.shape[:2], resize)
         row = {"image": str(path), "log_prob": found.log_prob, "unknown": found.unknown}
+        row |= {"familiarity": found.familiarity}
         row |= {"figure": figure and str(figure), "grid": list(captioner.grid), "crop": crop}
         names = ("words", "text", "score", "alpha", "beta", "log_probs", "looking")
         print(json_line(row | hypothesis_data(**{name: getattr(found, name) for name in names})))
@@ -76,6 +78,8 @@ def run(arguments: Arguments) -> None:
         print(printable(f"Not known, and read as <unk>: {', '.join(found.unknown)}."))
     else:
         print(f"log p of the whole: {found.log_prob:.2f} nats, its end among them.")
+    if is_unlike(found.familiarity):
+        print(UNLIKE)
     if figure:
         print(printable(f"Figure: {figure}"))
 

@@ -245,6 +245,7 @@ class TrainedCaptioner:
             shown, tokens = sentence_tokens(self.vocabulary, sentence, search.max_length)
         pixels = self.pixels(image)
         if self._light(1):
+            annotations = self._graphs.annotate(pixels)
             tokens = tokens or self._graphs.best(pixels, search).tokens
             read = self._graphs.read_tokens(pixels, tokens)
         else:
@@ -252,7 +253,7 @@ class TrainedCaptioner:
             tokens = tokens or self.describe(annotations)[0].tokens
             read = self._read_tokens(annotations, tokens)
             self._captioned()
-        return explain(
+        found = explain(
             self.vocabulary,
             tokens,
             read,
@@ -261,6 +262,10 @@ class TrainedCaptioner:
             length_power=search.length_power,
             image=pixels.round().astype(np.uint8),
         )
+        if (known := self.limits.familiarity) is None:
+            return found
+        # Confidence is of what a search found, so a sentence has none.
+        return dataclasses.replace(found, familiarity=float(known.of(np.asarray(annotations))[0]))
 
     def _read_tokens(self, annotations: tf.Tensor, tokens: Sequence[int]) -> WordByWord:
         import tensorflow as tf

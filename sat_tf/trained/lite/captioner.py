@@ -265,8 +265,11 @@ class LiteRTCaptioner:
         """Returns a caption with its familiarity and confidence; the encoder keeps annotations."""
         if self.limits.familiarity is None:
             return best
-        annotations = self._encode(pixels)["annotations"]
-        return self.limits.told([best], annotations, search or self.settings.search)[0]
+        return self.limits.told([best], self.annotate(pixels), search or self.settings.search)[0]
+
+    def annotate(self, pixels: np.ndarray) -> np.ndarray:
+        """Encodes an image, the encoder's input, as annotations `[1, L, D]`."""
+        return self._encode(pixels)["annotations"]
 
     def _find(self, pixels: np.ndarray, search: SearchConfig | None) -> Found:
         search = search or self.settings.search

@@ -9,6 +9,7 @@ import tensorflow as tf
 import sat_tf
 from sat_tf.trained import runs
 from sat_tf.trained.explain import WordByWord, explain
+from sat_tf.trained.limits import Familiarity, Limits
 from sat_tf.trained.lite import cache
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from tests.sat_tf.tiny_runs import PIXELS
@@ -65,12 +66,17 @@ def test_graphs_explain_as_tensorflow_does(run_of, loaded, kind, monkeypatch, tm
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path))
     assert None not in runs.make_graphs(run_of[kind])
     captioner = sat_tf.load(run_of[kind])
+    means = np.random.default_rng(0).normal(size=[20, 32])
+    captioner.limits = Limits(Familiarity.learn(means, means))
+    monkeypatch.setattr(loaded[kind], "limits", captioner.limits)
     for sentence in (None, "a box", "a red dot near dogs"):  # graphs take three rows at once
         found, expected = (c.explain(PIXELS, sentence) for c in (captioner, loaded[kind]))
         assert (found.words, found.unknown) == (expected.words, expected.unknown)
         for name in ("log_probs", "log_prob", "looking", "alpha", "beta"):
             pair = getattr(found, name), getattr(expected, name)
             np.testing.assert_allclose(*pair, atol=1e-4, equal_nan=True)
+        assert found.familiarity == pytest.approx(expected.familiarity, abs=1e-4)
+    assert found.familiarity == pytest.approx(loaded[kind].caption(PIXELS).familiarity)
     assert captioner._model is None
 
 
