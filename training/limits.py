@@ -91,7 +91,7 @@ def learn_confidence(
     figures = {name: [round(part, 2) for part in score] for name, score in scores.items()}
     figures = finite({"images": len(right), **figures, **details})
     kept = {"search": to_dict(search), "figures": figures}
-    found = Confidence.learn(evidence, right, weights=[captioner.weights_sha256], **kept)
+    found = Confidence.learn(evidence, right, weights=(captioner.weights_sha256,), **kept)
     write_atomically(path, found.content())
     captioner.limits = captioner.limits._replace(confidence=found)
     return found
@@ -121,8 +121,8 @@ def judge_captions(
     """
     if confidence is None or any(caption.confidence is None for caption in captions):
         return {}, {}
-    crossed = split == "dev"
-    if crossed and enough(right):
+    crossed = split == "dev" and enough(right)
+    if crossed:
         chances = cross_validated(np.array([*map(caption_evidence, captions)]), right)
     else:
         chances = np.array([caption.confidence for caption in captions])

@@ -37,6 +37,7 @@ SURE, UNSURE = 2 / 3, 1 / 3
 _MOST_BYTES = 120_000  # of the directions: 160 kB in base64
 _LEVELS = 201
 _FORMAT = 1
+_LEAST_EVIDENCE = -1e3  # where there is no caption, log p is a million times as low
 _LEAST = 1e-6  # of the variance, so that nothing is divided by 0
 
 
@@ -232,6 +233,7 @@ class Confidence(_File):
     @classmethod
     def learn(cls, evidence: np.ndarray, right: np.ndarray, **kept: Any) -> Self:
         """Fits a ridge-regularised logistic regression of `right` `[N]` on `[N, 4]`."""
+        evidence = np.maximum(evidence, _LEAST_EVIDENCE)
         mean, scale = evidence.mean(axis=0), evidence.std(axis=0) + 1e-6
         rows = np.column_stack([(evidence - mean) / scale, np.ones(len(right))])
         ridge, found = np.diag([1.0, 1.0, 1.0, 1.0, 1e-6]), np.zeros(5)
