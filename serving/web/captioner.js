@@ -16,14 +16,17 @@ function once(path, make) {
   return kept.get(path);
 }
 
-const graph = (path) => once(path, async () => open(await unpackGraph(await download(path))));
+const graph = (path) => kept.get(path);
 const words = (path) => once(path, async () => JSON.parse(new TextDecoder().decode(await download(path))));
 
 // Opens all that the captioners of a site need; what is open already stays.
 async function load(captioners) {
-  const paths = new Set(captioners.flatMap(({ graphs }) => Object.values(graphs)));
+  const paths = [...new Set(captioners.flatMap(({ graphs }) => Object.values(graphs)))].filter((path) => !kept.has(path));
   const texts = captioners.flatMap(({ vocabulary, familiarity }) => [vocabulary, familiarity]).filter(Boolean);
-  await Promise.all([start(), ...Array.from(paths, graph), ...texts.map(words)]);
+  const unpacked = paths.map(async (path) => unpackGraph(await download(path)));
+  const graphs = (await Promise.all([Promise.all(unpacked), start(), ...texts.map(words)]))[0];
+  // The largest first and one by one: LiteRT has a graph twice while it opens it, and its heap never shrinks.
+  for (const [n, path] of paths.entries()) kept.set(path, await open(graphs[n]));
 }
 
 // Yields that all is loaded, and then of a file, if there is one, the captions of each captioner.
