@@ -178,8 +178,8 @@ def test_the_hub_is_asked_once_and_its_cache_serves_offline(soft, tmp_path):
 
 def test_three_captioners_ship_with_one_encoder():
     assert sorted(published.names()) == NAMES
-    weights = list(published.SHIPPED.rglob("*.npz"))
-    assert len(weights) == 4 and sum(path.stat().st_size for path in weights) < 60e6
+    weights = list(published.SHIPPED.rglob("*.npz"))  # with what int8 moves in the encoder
+    assert len(weights) == 5 and sum(path.stat().st_size for path in weights) < 60e6
 
 
 @pytest.mark.parametrize("name", NAMES)
