@@ -69,6 +69,10 @@ def run_web(arguments: Arguments) -> None:
     runs = [published.locate(run) for run in arguments.run_dir]
     if not runs:
         raise invalid_value("run_dir", "at least one captioner", "none")
+    for name in ("search", "inference", "litert_precision"):
+        value = getattr(arguments, name)
+        if value != getattr(Arguments, name) and all(map(hand_over.takes, runs)):
+            raise invalid_value(name, "no value for digit models", value)
     from serving.web.site import write_site
 
     out = arguments.out or published.output_dir(arguments.run_dir[0]) / "web"

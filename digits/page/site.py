@@ -16,6 +16,7 @@ from digits.page import FILES, NAME, TITLE
 from digits.reader import DigitReader
 from sat_tf.packing import pack_graph
 from sat_tf.trained import published
+from sat_tf.trained.lite.graphs import convert
 from serving.saved_model import Signature, save_signatures
 from serving.web.sources import named
 
@@ -34,6 +35,7 @@ def add(runs: Sequence[Path], site: Path) -> dict[str, str]:
 
     Raises:
         RunError: A model is damaged, or a run that was not published.
+        ValueError: LiteRT cannot hold a model.
     """
     models, assets = site / "models", site / "assets"
     for folder in (models, assets):
@@ -45,7 +47,7 @@ def add(runs: Sequence[Path], site: Path) -> dict[str, str]:
         graph, facts = read_graph(reader)
         path = models / f"{name}-{hashlib.sha256(graph).hexdigest()[:16]}.npz"
         path.write_bytes(graph)
-        (models / f"{name}.md").write_text(published.read_card(folder), "utf-8")
+        path.with_suffix(".md").write_text(published.read_card(folder), "utf-8")
         place = {"graph": f"{models.name}/{path.name}", "download": len(graph) + runtime}
         shown.append({"name": name} | facts | place)
     (site / f"{NAME}.json").write_text(json.dumps(shown), "utf-8")
@@ -75,9 +77,8 @@ def read_graph(reader: DigitReader) -> tuple[bytes, dict[str, Any]]:
     image = tf.TensorSpec([1, config.image_size, config.image_size, 1], tf.float32, name="images")
     with tempfile.TemporaryDirectory() as home:
         made = save_signatures([Signature(_SIGNATURE, read, image)], Path(home))
-        converter = tf.lite.TFLiteConverter.from_saved_model(home, signature_keys=[_SIGNATURE])
         path = Path(home) / "graph.tflite"
-        path.write_bytes(converter.convert())
+        path.write_bytes(convert(home, _SIGNATURE))
         graph = pack_graph(path)
     _, looks, side, _, _ = made[_SIGNATURE].structured_outputs["patches"].shape
     return graph, {

@@ -32,3 +32,10 @@ def test_a_published_model_without_a_card_is_exported_with_how_to_call_it(tmp_pa
     (folder / published.CARD).unlink()
     version = export(folder, tmp_path / "out")
     assert (version / CARD_FILE).read_text("utf-8").startswith("# Digit model\n\n## Signature")
+
+
+@pytest.mark.parametrize("form", ["litert", "web"])
+def test_options_of_captioners_are_refused(capsys, form):
+    option = ["--litert-precision", "int8"]
+    assert main(["--run-dir", "ram_28", "--format", form, *option]) == 2
+    assert "expected no value for" in capsys.readouterr().err

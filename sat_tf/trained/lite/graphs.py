@@ -140,7 +140,7 @@ def write_graphs(
                     f"The graphs cannot be written to {saved}: {error.message}"
                 ) from error
             own = name == files.ENCODER and precision == "int8"
-            content = _convert(str(saved), Path(name).stem, "float32" if own else precision)
+            content = convert(str(saved), Path(name).stem, "float32" if own else precision)
             if own:
                 content = quantised(content, moved_means(captioner.path))
             write_atomically(paths[name], content)
@@ -170,8 +170,8 @@ def encoder_name(captioner: Trained, precision: str) -> str:
     return f"encoder-{digest.hexdigest()[:16]}.tflite"
 
 
-def _convert(saved_model: str, signature: str, precision: str) -> bytes:
-    """Converts a signature.
+def convert(saved_model: str, signature: str, precision: str = "float32") -> bytes:
+    """Converts a signature of a SavedModel to a LiteRT graph.
 
     Raises:
         ValueError: It has an operation that LiteRT has not built in.
@@ -187,5 +187,5 @@ def _convert(saved_model: str, signature: str, precision: str) -> bytes:
     except Exception as error:  # the converter's own error, which has no public name
         found = re.findall(r"^(?:TF Select|Custom) ops: (.+)", str(error), re.MULTILINE)
         why = ", ".join(found) or str(error).strip().partition("\n")[0]
-        expected = f"saved_model, as LiteRT cannot hold the {signature} of this captioner ({why})"
+        expected = f"saved_model, as LiteRT cannot hold the {signature} of this model ({why})"
         raise invalid_value("format", expected, "litert") from error
