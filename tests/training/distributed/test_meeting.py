@@ -16,7 +16,7 @@ import pytest
 from sat_tf.errors import RunError
 from tests.serving.processes import free_ports
 from tests.waiting import eventually
-from training import distributed
+from training import cluster
 from training.cluster import Cluster
 from training.distributed import make_strategy
 from training.run_state.signals import Interrupted, Interrupts
@@ -98,7 +98,7 @@ def time_is_up(monkeypatch) -> Callable[[], None]:
     """Moves the clock of those who meet by an hour."""
     offset = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + offset[0], sleep=time.sleep)
-    monkeypatch.setattr(distributed, "time", clock)
+    monkeypatch.setattr(cluster, "time", clock)
     return lambda: offset.append(offset.pop() + 3600.0)
 
 
