@@ -16,7 +16,6 @@ from sat_tf.fields import flat
 from sat_tf.files import write_atomically, write_json
 from sat_tf.images.pillow import decode, read_content
 from training.data.examples import DataError, Example, Split, StoredImage
-from training.data.sources.caption_files.records import has_half_character
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -231,6 +230,9 @@ def _fields(row: Any, where: str) -> tuple[str, str]:
         raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
     if not isinstance(caption, str):
         raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
+    # The readers of caption files load what captioning without TensorFlow does not install.
+    from training.data.sources.caption_files.records import has_half_character
+
     for key, text in (("image_id", str(image_id)), ("caption", caption)):
         if has_half_character(text):
             raise DataError(f"{where}: half a character (a lone surrogate) in `{key}`, {text!r}.")
