@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from sat_tf.commands import loading
+from sat_tf.config import weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir, check_optimizer
@@ -40,6 +41,13 @@ def resolve(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
     """
     check_data_dir(config, data_dir)
     config = settled(config, run_dir, data_dir)
+    begun = RunFolder(run_dir).has_checkpoint()  # its files may be gone
+    for file in (
+        () if begun or config.init_from is not None else weights_files(config.encoder.weights)
+    ):
+        if file not in ("imagenet", "none") and not Path(file).is_file():
+            got = f"{file}, which does not exist"
+            raise invalid_value("--encoder.weights", "imagenet or a weights file", got, "key")
     # One of several workers does not know if it resumes; the chief does.
     if config.init_from is not None and not os.environ.get("TF_CONFIG"):
         from training.init_from import check_init_from
