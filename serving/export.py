@@ -98,7 +98,7 @@ def run(arguments: Arguments) -> None:
     print(f"Loading {run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
         from sat_tf.trained.runs import load_captioner
-        from serving.model_card import facts
+        from serving.model_card import described_precision, facts
 
     folder = "litert" if arguments.format == "litert" else "export"
     out = arguments.out or published.output_dir(run_dir) / folder
@@ -108,7 +108,10 @@ def run(arguments: Arguments) -> None:
     search = arguments.search.over(captioner.config.search)
     version = export(captioner, out, search, arguments.format, arguments.litert_precision)
     print(f"Exported {run_dir} to {version}")
-    for name, value in facts(captioner, search, version).items():
+    inside = facts(captioner, search, version)
+    if arguments.format == "litert":
+        inside["precision"] = described_precision(arguments.litert_precision, captioner.path)
+    for name, value in inside.items():
         print(f"  {name:<20} {value}")
     (card,) = version.rglob(CARD_FILE.name)
     print(f"Signatures, options and how to call it: {card}")

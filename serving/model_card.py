@@ -16,6 +16,7 @@ from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.trained.lite.int8 import means_file
 from sat_tf.vocabulary import SPECIAL_TOKENS
 from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE, GRAPH_FILE
@@ -137,7 +138,8 @@ def write_litert_card(
     graphs: Mapping[str, Tensors],
 ) -> None:
     """Writes the card of a LiteRT export, of which these are the graphs."""
-    inside = facts(captioner, search, folder) | {"precision": precision}
+    inside = facts(captioner, search, folder)
+    inside |= {"precision": described_precision(precision, captioner.path)}
     inside |= {name: f"{(folder / name).stat().st_size / 1e6:.1f} MB" for name in graphs}
     parts = [
         _LITERT_INTRODUCTION,
@@ -145,6 +147,7 @@ def write_litert_card(
         "## Scores",
         "Of the run itself, before its conversion to LiteRT.",
         *scores(captioner, search),
+        *(_proof(captioner.path) if precision == "int8" else ()),
         "## Graphs",
         *map(_table_of_tensors, graphs.items()),
         _LITERT_CALLING,
@@ -161,6 +164,22 @@ def write_site_card(
     inside = _inside(facts(captioner, search, path.parent) | {"precision": precision})
     found = ["## Scores", "Before its conversion to LiteRT.", *scores(captioner, search)]
     path.write_text("\n\n".join([title + ", in a browser.", *inside, *found]) + "\n", "utf-8")
+
+
+def described_precision(precision: str, captioner: Path | None) -> str:
+    """Describes a precision; of int8, whether training photographs corrected the biases."""
+    if precision != "int8":
+        return precision
+    if means_file(captioner) is None:
+        return "int8, biases not corrected: nothing was measured on its training photographs"
+    return "int8, biases corrected by what rounding moved on training photographs"
+
+
+def _proof(captioner: Path | None) -> list[str]:
+    """Returns what int8 costs, of a published captioner on whose card it stands."""
+    card = published.read_card(captioner) if captioner is not None else ""
+    proof = card.partition("## In int8")[2].partition("\n## ")[0].strip()
+    return ["## In int8", proof or "Captions were not compared with those of float32."]
 
 
 def _inside(rows: Mapping[str, str]) -> tuple[str, str]:

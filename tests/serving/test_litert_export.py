@@ -52,9 +52,11 @@ def test_the_command_exports_and_prints_what_is_inside(make_run, tmp_path, capsy
     assert main(["--run-dir", str(run_dir), *argv]) == 0
     version = run_dir / "litert" / "1"
     card = (version / CARD_FILE.name).read_text()
-    assert "| precision | int8 |" in card and "| `log_probs` | float32 | [2, " in card
+    assert "| precision | int8, biases not corrected: " in card and "## In int8" in card
+    assert "| `log_probs` | float32 | [2, " in card
     said = capsys.readouterr().out
     assert str(version / CARD_FILE.name) in said and "on disk" in said
+    assert "int8, biases not corrected: " in said
 
 
 def test_a_precision_without_litert_is_refused(tmp_path, capsys):
