@@ -1,8 +1,9 @@
 """LiteRT beside the SavedModel: `python -m benchmarks.litert --run-dir RUN [--data-dir DIR]`.
 
-Exports a run both ways and captions images of a split with each, one at a time, on one core, in
-turns: sizes, equal captions, BLEU-4, images per second, and the start of `python -m serving.litert`
-in a new process up to its first caption.
+Exports a run both ways and captions images of a split with each, one at a time and in lists of 8,
+in turns: sizes, equal captions, BLEU-4, images per second of processor time, and the start of
+`python -m serving.litert` in a new process up to its first caption; beside the rate of a large
+matrix product.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ import tensorflow as tf
 import tyro
 
 import sat_tf
-from benchmarks.measure import format_table
+from benchmarks.measure import format_table, matrix_product, medians
 from sat_tf.commands import exit_status
 from sat_tf.images.pillow import read_content
 from serving.export import Precision, export
-from serving.litert import load as load_litert
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
@@ -37,6 +37,9 @@ from training.metrics.captions import score_captions
 
 _EXPORT = "SavedModel"
 _STARTS = 3
+_LIST = 8
+_COLUMNS = ("images_s", "images_s_of_8")
+_Captions = Callable[[Sequence[bytes]], list[tuple[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class Arguments:
     """Images to caption; None for all."""
     precisions: tuple[Precision, ...] = ("float32", "float16", "int8")
     """Precisions of the LiteRT exports."""
-    core: int = 0
-    """The processor core that everything runs on."""
+    cores: int = 1
+    """Processor cores that everything runs on, the first ones."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -66,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Exports, captions, times and prints."""
     captioner = sat_tf.load(arguments.run_dir)
-    data = read_run_config(arguments.run_dir).data
+    data = read_run_config(captioner.path).data
     data = replace(data, limit=arguments.images)
     examples = load_split(data, canonical_split(arguments.split), arguments.data_dir).examples
     with tempfile.TemporaryDirectory() as name:
@@ -75,28 +78,41 @@ def run(arguments: Arguments) -> None:
             out = Path(name) / precision
             folders[precision] = export(captioner, out, None, "litert", precision)
         # Threads that exist already keep their cores, so each session has one thread of its own.
-        os.sched_setaffinity(0, {arguments.core})
-        captioners = {what: _open(what, folder) for what, folder in folders.items()}
-        print(f"{data.name} {arguments.split}, {len(examples)} images, one core", flush=True)
+        os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: arguments.cores]))
+        captioners = {
+            what: _open(what, folder, arguments.cores) for what, folder in folders.items()
+        }
+        operations, product = matrix_product("float32")
+        rate = operations / medians({"product": product}, 5, clock=time.process_time)["product"]
+        print(f"{data.name} {arguments.split}, {len(examples)} images, cores: {arguments.cores}")
+        print(f"{rate / 1e9:.0f} GFLOP per second of processor time in a large float32 product")
         print(format_table(compare(captioners, folders, examples)))
 
 
 def compare(
-    captioners: Mapping[str, Callable[[bytes], tuple[str, float]]],
+    captioners: Mapping[str, _Captions],
     folders: Mapping[str, Path],
     examples: Sequence[Example],
 ) -> list[dict[str, Any]]:
     """Captions all images with every captioner in turns; returns a row per captioner."""
     contents = {example.image_id: content_of(example) for example in examples}
     found: dict[str, dict[str, tuple[str, float]]] = {what: {} for what in captioners}
-    seconds = dict.fromkeys(captioners, 0.0)
-    for number, (image_id, content) in enumerate(contents.items()):
+    seconds = {what: dict.fromkeys(_COLUMNS, 0.0) for what in captioners}
+    ids = list(contents)
+    for first in range(0, len(ids), _LIST):
+        part = ids[first : first + _LIST]
+        files = [contents[image_id] for image_id in part]
         for what, caption in captioners.items():
-            if number == 0:
-                caption(content)  # the first call takes longer
-            start = time.perf_counter()
-            found[what][image_id] = caption(content)
-            seconds[what] += time.perf_counter() - start
+            for column, lists in (
+                ("images_s", [[file] for file in files]),
+                ("images_s_of_8", [files]),
+            ):
+                if first == 0:
+                    caption(lists[0])  # the first call takes longer
+                start = time.process_time()
+                captions = [one for some in lists for one in caption(some)]
+                seconds[what][column] += time.process_time() - start
+                found[what] |= zip(part, captions, strict=True)
     references = {example.image_id: example.captions for example in examples}
     rows = []
     for what, captions in found.items():
@@ -108,31 +124,26 @@ def compare(
             "equal": len(same) / len(texts),
             "score": max((abs(captions[i][1] - found[_EXPORT][i][1]) for i in same), default=0.0),
             "bleu_4": score_captions(texts, references, meteor=False).scores["bleu_4"],
-            "images_s": len(texts) / seconds[what],
-        }
+        } | {column: len(texts) / spent for column, spent in seconds[what].items()}
         if what != _EXPORT:
             row["start_s"] = start_seconds(folders[what], next(iter(contents.values())))
         rows.append(row)
     return rows
 
 
-def _open(what: str, folder: Path) -> Callable[[bytes], tuple[str, float]]:
-    """Loads an export: image file in, caption and score out."""
+def _open(what: str, folder: Path, threads: int) -> _Captions:
+    """Loads an export: image files in, captions and scores out."""
     if what == _EXPORT:
-        session = load_call(folder, threads=1)
+        session = load_call(folder, threads=threads)
 
-        def by_session(content: bytes) -> tuple[str, float]:
-            outputs = session(SERVING_DEFAULT, np.array([content], object))
-            return outputs["captions"][0, 0].decode(), float(outputs["scores"][0, 0])
+        def by_session(contents: Sequence[bytes]) -> list[tuple[str, float]]:
+            outputs = session(SERVING_DEFAULT, np.array(contents, object))
+            texts = (text.decode() for text in outputs["captions"][:, 0])
+            return list(zip(texts, map(float, outputs["scores"][:, 0]), strict=True))
 
         return by_session
-    captioner = load_litert(folder)
-
-    def by_litert(content: bytes) -> tuple[str, float]:
-        caption = captioner.caption(content)
-        return caption.text, caption.score
-
-    return by_litert
+    captioner = sat_tf.load(folder)
+    return lambda contents: [(c.text, c.score) for c in captioner.caption(list(contents))]
 
 
 def content_of(example: Example) -> bytes:
