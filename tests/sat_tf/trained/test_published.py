@@ -188,7 +188,7 @@ def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
     card = (folder / published.CARD).read_text("utf-8")
     assert published.checked_files(folder)
     assert "non-commercial research" in card and "Apache-2.0" in card
-    assert "## For, and not for" in card
+    assert "## For, and not for" in card and "## In int8" in card
     taught = published.taught_by(folder)
     assert taught["inherited"] == ["boxes", "captioners", "reward"]
     boxed = "Attention was supervised by people's boxes" in card
