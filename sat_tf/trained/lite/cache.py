@@ -34,7 +34,6 @@ from sat_tf.config import CaptionerConfig
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, default_cache_dir, json_object, write_atomically, write_json
-from sat_tf.packing import pack_graph, unpack_graph
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import (
     ENCODER,
@@ -192,6 +191,8 @@ def _unpack_into(home: Path, files: Mapping[str, bytes], name: str) -> None:
     Raises:
         ValueError: They are damaged.
     """
+    from sat_tf.packing import unpack_graph
+
     digest = hashlib.sha256(files[published.PACKED_ENCODER]).hexdigest()
     encoder = home / f"encoder-{digest[:16]}.tflite"
     with _draft(home, name) as made:
@@ -223,7 +224,11 @@ def packed_files(graphs: Path) -> dict[str, bytes]:
     } | {name + _PACKED: _pack_graph(path) for name, path in settings.files(graphs).items()}
 
 
-_pack_graph = functools.lru_cache(maxsize=1)(pack_graph)  # captioners share the encoder's
+@functools.lru_cache(maxsize=1)  # captioners share the encoder's
+def _pack_graph(path: Path) -> bytes:
+    from sat_tf.packing import pack_graph
+
+    return pack_graph(path)
 
 
 def make_behind(path: Path, name: str) -> subprocess.Popen | None:

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.subwords import whole_words
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.explain import WordByWord
 from sat_tf.trained.limits import Limits, limit_paths, limits_in
-from sat_tf.trained.lite.reading import read_tokens
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
 from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
+
+if TYPE_CHECKING:
+    from sat_tf.trained.explain import WordByWord
 
 FORMAT = 2
 """Version of the layout: raise it when `sat_tf.trained.lite` can no longer read earlier folders."""
@@ -284,6 +285,8 @@ class LiteRTCaptioner:
 
     def read_tokens(self, pixels: np.ndarray, tokens: Sequence[int]) -> WordByWord:
         """Reads the tokens of a sentence about an image, from the encoder's input; see `beam`."""
+        from sat_tf.trained.lite.reading import read_tokens
+
         with self._turn:
             rows, encoded = self.settings.search.beam, self._encode(pixels)
             return read_tokens(self._start, self._step, encoded, tokens, rows)
