@@ -4,9 +4,11 @@ import { download, open, start, values } from "./litert.js";
 import { unpackGraph } from "./packed.js";
 import { remarks } from "./limits.js";
 import { readPixels } from "./pixels.js";
+import { readSentence } from "./sentence.js";
 import { beamSearch } from "./search.js";
 
 const STATE = ["hidden", "memory"];
+const [START, UNKNOWN] = [1, 3]; // of every vocabulary
 const MARK = "\u2581"; // of a subword that begins a word
 
 const kept = new Map(); // what is open, by its file
@@ -29,16 +31,19 @@ async function load(captioners) {
   for (const [n, path] of paths.entries()) kept.set(path, await open(graphs[n]));
 }
 
-// Yields that all is loaded, and then of a file, if there is one, the captions of each captioner.
-export async function* answers(page, { file }) {
-  await load(page.captioners);
+// Yields that all is loaded, and then of a file, if there is one, the captions of each captioner; of a
+// sentence, what one of them makes of it.
+export async function* answers(page, { file, model, sentence }) {
+  const asked = page.captioners.filter(({ name }) => name === (model ?? name));
+  await load(asked);
+  if (sentence !== undefined) return yield* caption(asked, file, page.most_pixels, (...given) => explain(sentence, ...given));
   yield { ready: true };
   const names = page.captioners.map(({ name }) => name);
   for await (const found of file ? caption(page.captioners, file, page.most_pixels) : []) yield { model: names.shift(), ...found };
 }
 
 // Captions of a file, of one captioner after the other: each `{ captions, remarks, width, height }`.
-async function* caption(captioners, file, mostPixels) {
+async function* caption(captioners, file, mostPixels, find = search) {
   const encoded = new Map(); // captioners share annotations, too
   try {
     for (const captioner of captioners) {
@@ -49,22 +54,23 @@ async function* caption(captioners, file, mostPixels) {
         encoded.set(key, { sides, tensors: await (await graph(captioner.graphs.encoder)).run({ pixels }) });
       }
       const { sides, tensors } = encoded.get(key);
-      yield { ...(await search(captioner, tensors)), ...sides };
+      yield { ...(await find(captioner, tensors)), ...sides };
     }
   } finally {
     for (const { tensors } of encoded.values()) Object.values(tensors).forEach((tensor) => tensor.delete());
   }
 }
 
-async function search(captioner, encoded) {
-  const vocabulary = await words(captioner.vocabulary);
+// The decoder at the start of a caption: `step` goes on to the next state, `close` gives memory back.
+async function decoder(captioner, encoded) {
   const [startGraph, stepGraph] = await Promise.all([graph(captioner.graphs.start), graph(captioner.graphs.step)]);
   const started = await startGraph.run(encoded);
   const state = await values(Object.fromEntries(STATE.map((name) => [name, started[name]])));
   STATE.forEach((name) => delete started[name]);
   const [beam, given] = [captioner.beam, { ...encoded, ...started }];
-  const step = async (tokens, parents) => {
-    const inputs = { ...given, words: Int32Array.from({ length: beam }, (_, row) => tokens[row] ?? 0) };
+  // `other` takes the place of what the steps are given; the state stays then.
+  const step = async (tokens, parents, other) => {
+    const inputs = { ...given, ...other, words: Int32Array.from({ length: beam }, (_, row) => tokens[row] ?? 0) };
     for (const name of STATE) {
       const width = stepGraph.shapes[name][1];
       inputs[name] = new Float32Array(beam * width);
@@ -74,19 +80,58 @@ async function search(captioner, encoded) {
       }
     }
     const made = await values(await stepGraph.run(inputs));
-    STATE.forEach((name) => (state[name] = made[name]));
+    if (!other) STATE.forEach((name) => (state[name] = made[name]));
     const places = made.alpha && made.alpha.length / beam;
     const beside = (row) => made.alpha && { alpha: made.alpha.slice(row * places, (row + 1) * places), beta: made.beta[row] };
     return { log_probs: made.log_probs, size: made.log_probs.length / beam, beside };
   };
+  return { given, step, close: () => Object.values(started).forEach((tensor) => tensor.delete()) };
+}
+
+async function search(captioner, encoded) {
+  const vocabulary = await words(captioner.vocabulary);
+  const { step, close } = await decoder(captioner, encoded);
   try {
     const found = await beamSearch(step, captioner);
     const known = captioner.familiarity && (await words(captioner.familiarity));
     const said = remarks(known, captioner.confidence, known && (await encoded.annotations.data()), found);
     return { captions: found.map((one) => read(one, vocabulary)), remarks: said };
   } finally {
-    Object.values(started).forEach((tensor) => tensor.delete());
+    close();
   }
+}
+
+// What a captioner makes of a sentence, each word from those before it, as `sat_tf/trained/explain.py`.
+async function explain(sentence, captioner, encoded) {
+  const { ids, tokens, unknown } = readSentence(sentence, await words(captioner.vocabulary), captioner);
+  const { given, step, close } = await decoder(captioner, encoded);
+  try {
+    // Where all annotations are their mean, any map gives the context of a uniform one.
+    const annotations = captioner.grid && given.annotations;
+    const mean = annotations && { annotations: spread(await annotations.data(), captioner.grid[0] * captioner.grid[1]) };
+    const found = [];
+    for (const [n, id] of ids.entries()) {
+      const last = [n ? ids[n - 1] : START];
+      const uniform = mean && (await step(last, [0], mean)).log_probs[id];
+      const { log_probs: logProbs, beside } = await step(last, [0]);
+      const known = id !== UNKNOWN;
+      found.push({ text: tokens[n], ...beside(0), log_prob: known ? logProbs[id] : null, looking: known && mean ? logProbs[id] - uniform : null });
+    }
+    const total = unknown.length ? null : found.reduce((sum, { log_prob: one }) => sum + one, 0);
+    const shown = found.slice(0, tokens.length);
+    const score = total === null ? null : total / shown.length ** captioner.length_power;
+    return { captions: [{ text: tokens.join(" "), score, words: shown }], unknown };
+  } finally {
+    close();
+  }
+}
+
+// The mean over locations in the place of each.
+function spread(data, locations) {
+  const depth = data.length / locations;
+  const mean = new Float64Array(depth);
+  data.forEach((value, n) => (mean[n % depth] += value / locations));
+  return Float32Array.from(data, (_, n) => mean[n % depth]);
 }
 
 // A caption: its text, and of each word text, log-probability, alpha and beta.

@@ -80,13 +80,25 @@ const SatEngine = (() => {
     });
   }
 
+  // What a captioner makes of a sentence about an image.
+  async function explain(image, { model, sentence, signal }) {
+    if (!able()) throw new Error(UNABLE);
+    return new Promise((done, fail) => {
+      signal.addEventListener("abort", () => fail(signal.reason));
+      post({ file: image, model, sentence }, (line) => {
+        if (line.failed) fail(new Error(line.failed));
+        else if (line.captions) done(answer({ ...line, model }));
+      });
+    });
+  }
+
   // As `viewer_data` of the server's page.
-  function answer({ model, captions: found, remarks, width, height }) {
+  function answer({ model, captions: found, remarks, unknown, width, height }) {
     const { kind, lang, grid, resize } = site.captioners.find(({ name }) => name === model);
     const side = Math.min(width, height);
     const [left, top] = [(width - side) >> 1, (height - side) >> 1];
     const crop = resize === "crop" ? [left / width, top / height, (left + side) / width, (top + side) / height] : [0, 0, 1, 1];
-    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop, remarks };
+    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop, remarks, unknown };
   }
 
   function hypothesis({ text, score, words }) {
@@ -95,5 +107,5 @@ const SatEngine = (() => {
     return { text, score, peak, words: words.map(({ alpha, beta = null, ...word }) => ({ ...word, beta, map: map(alpha) ?? null })) };
   }
 
-  return { able, page, json, post, begin, captions, prepare: async (image) => image };
+  return { able, page, json, post, begin, captions, explain, prepare: async (image) => image };
 })();

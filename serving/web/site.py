@@ -48,7 +48,7 @@ RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30
 
 _AS_TRAINED = SearchFlags()
 _SCRIPTS = ("page.css", "page.js", "local.js", "worker.js", "captioner.js", "limits.js")
-_SCRIPTS += ("litert.js", "packed.js", "pixels.js", "search.js")
+_SCRIPTS += ("litert.js", "packed.js", "pixels.js", "search.js", "sentence.js")
 _BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal")  # with relaxed SIMD and without
 # No host needs to send it: nothing but the site's own files runs or is fetched.
 _POLICY = (

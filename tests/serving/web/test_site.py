@@ -26,14 +26,14 @@ pytestmark = pytest.mark.slow
 ASK = """async () => {
   const page = await (await fetch("page.json")).json();
   const worker = new Worker("assets/worker.js");
-  window.ask = (file) => new Promise((done, fail) => {
+  window.ask = (file, about = {}) => new Promise((done, fail) => {
     const id = (window.count = (window.count || 0) + 1), found = [];
     worker.onmessage = ({ data }) => {
       if (data.failed) fail(Error(data.failed));
-      else if (data.model) found.push(data);
+      else if (data.captions) found.push(data);
       else if (data.done) done(found);
     };
-    worker.postMessage({ id, page, file });
+    worker.postMessage({ id, page, file, ...about });
   });
 }"""
 CAPTION = """async ([text, type]) => {
@@ -45,6 +45,11 @@ CAPTION = """async ([text, type]) => {
 }"""
 
 
+EXPLAIN = """async ([text, model, sentence]) => {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const [{ captions, unknown }] = await ask(new File([bytes], "file"), { model, sentence });
+  return [unknown, captions[0].words.map(({ alpha, ...word }) => ({ ...word, alpha: [...alpha] }))];
+}"""
 WEIGHTS = """performance.getEntriesByType("resource")
   .filter(({ name }) => /models|litert/.test(name)).length"""
 
@@ -142,6 +147,29 @@ def test_captions_of_a_browser_equal_those_of_the_light_way(open_site, runs, mon
                     np.testing.assert_allclose(maps, other.alpha.reshape(len(words), -1), atol=1e-5)
                     betas = [word["beta"] for word in words]
                     np.testing.assert_allclose(betas, other.beta, atol=1e-5)
+
+
+def test_a_sentence_of_ones_own_is_explained_as_in_python(open_site, runs, monkeypatch):
+    monkeypatch.delenv(cache.SWITCH, raising=False)
+    make_graphs(runs[0])
+    light, page, content = load_light(runs[0]), open_site(), encode(smooth(), "PNG")
+    page.evaluate(ASK)
+    known = " ".join(light.vocabulary.forms[4:6])
+    for sentence in (f"{known.upper()}.", f"{known}, unicorn's {known}"):
+        told, words = page.evaluate(
+            EXPLAIN, [base64.b64encode(content).decode(), runs[0].name, sentence]
+        )
+        expected = light.explain(content, sentence)
+        assert [word["text"] for word in words] == list(expected.words)
+        assert told == list(expected.unknown)
+        for name, values in (("log_prob", expected.log_probs), ("looking", expected.looking)):
+            found = np.array([word[name] for word in words], float)  # None is NaN
+            np.testing.assert_allclose(found, values, atol=1e-5)
+        maps = np.array([word["alpha"] for word in words]).reshape(expected.alpha.shape)
+        np.testing.assert_allclose(maps, expected.alpha, atol=1e-5)
+    for sentence, says in (("...", "Write a sentence"), ("unicorns", "knows none of these words")):
+        with pytest.raises(Exception, match=says):
+            page.evaluate(EXPLAIN, [base64.b64encode(content).decode(), runs[0].name, sentence])
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
