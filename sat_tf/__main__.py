@@ -69,8 +69,7 @@ def print_completion(shell: str) -> None:
     ]
     with contextlib.redirect_stdout(io.StringIO()) as script, contextlib.suppress(SystemExit):
         tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
-    train = _imported("training.train")
-    names = sorted(train.RECIPES | train.hand_over.recipes()), published.names()
+    names = sorted(_imported("training.train").all_recipes()), published.names()
     # In tyro's scripts a Python program completes, from a table that stands before its imports.
     offers = "\n\nimport sys\n" + _OFFERS.format(*names)
     print(script.getvalue().replace("\n\nimport sys\n", offers, 1), end="")

@@ -62,6 +62,13 @@ class Arguments:
     """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
 
 
+def all_recipes() -> dict[str, Any]:
+    """Returns the recipes of captioners and of digit systems, by name."""
+    from digits import hand_over
+
+    return RECIPES | hand_over.recipes()
+
+
 def parse(argv: Sequence[str]) -> Arguments:
     """Reads the command line; the recipe gives what no flag does.
 
@@ -69,11 +76,9 @@ def parse(argv: Sequence[str]) -> Arguments:
         ValueError: A value is out of its range, or does not go with another.
     """
     purpose = "Train a captioner or a digit system."
-    recipes = RECIPES
+    recipes: Mapping[str, Any] = RECIPES
     if peek_flag("--recipe", [*argv], DEFAULT_RECIPE) not in RECIPES or HELP & {*argv}:
-        from digits import hand_over
-
-        recipes = RECIPES | hand_over.recipes()
+        recipes = all_recipes()
     arguments = parse_settings(Arguments, [*argv], "training.train", purpose, recipes)
     check(arguments.config, arguments.strategy)
     return arguments
