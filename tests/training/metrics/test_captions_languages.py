@@ -29,6 +29,9 @@ def asked(monkeypatch) -> list[str]:
         def statistics(self, captions, references):
             return metrics.np.ones((len(captions), STATISTICS))
 
+        def grounded(self, captions, references):
+            return metrics.np.ones(len(captions), bool)
+
     monkeypatch.setattr(metrics, "meteor_of", Fake)
     return asked
 
