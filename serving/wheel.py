@@ -1,8 +1,8 @@
 """A wheel whose captioners caption without TensorFlow: `make wheel`, in a checkout.
 
-In place of their weights the captioners that ship hold LiteRT graphs, packed: 8 or 10 bits per
-weight, unpacked to float32 at the first use. Captions equal those of the weights. What needs the
-weights themselves (evaluation, training on, export) takes a checkout.
+In place of their weights the captioners that ship hold the LiteRT graphs that a checkout captions
+with, in int8 by default, packed and unpacked at the first use. What needs the weights themselves
+(evaluation, training on, export) takes a checkout.
 """
 
 from __future__ import annotations
