@@ -293,7 +293,6 @@ class CaptionerConfig:
 
 def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:
     """Returns a note if a search that was measured differs from one in use, else an empty text."""
-    measured = dataclasses.asdict(SearchConfig()) | measured  # older ones lack newer settings
     pairs = [(name, measured.get(name), value) for name, value in used.items()]
     found = "; ".join(f"{name} {one}, not {value}" for name, one, value in pairs if one != value)
     return f"Measured with another search than the one inside: {found}." if found else ""

@@ -55,7 +55,6 @@ class TrainedCaptioner:
         path: Folder of the run it was loaded from, if any.
         weights_sha256: SHA-256 (hexadecimal) of the file of its weights, if it was loaded from one.
         graphs: LiteRT graphs of the same captioner.
-
     """
 
     def __init__(

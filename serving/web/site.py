@@ -47,6 +47,7 @@ RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30
 """Digest of its archive, `litertjs-core-2.5.3.tgz`."""
 
 _AS_TRAINED = SearchFlags()
+_NPM_SECONDS = 60
 _SCRIPTS = ("page.css", "page.js", "local.js", "worker.js", "captioner.js", "limits.js")
 _SCRIPTS += ("litert.js", "packed.js", "pixels.js", "search.js", "sentence.js")
 _BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal")  # with relaxed SIMD and without
@@ -139,10 +140,15 @@ def read_runtime(archive: Path | None) -> bytes:
     elif npm := shutil.which("npm"):
         with tempfile.TemporaryDirectory() as folder:
             command = [npm, "pack", RUNTIME, "--silent", "--pack-destination", folder]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-            found = list(Path(folder).glob("*.tgz"))
-            if done.returncode or len(found) != 1:
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, cwd=folder, timeout=_NPM_SECONDS
+                )
                 why = " ".join(done.stderr.split())[:200] or f"it ended with {done.returncode}"
+            except subprocess.TimeoutExpired:
+                why = f"no answer within {_NPM_SECONDS} s"
+            found = list(Path(folder).glob("*.tgz"))
+            if len(found) != 1:
                 raise ValueError(
                     f"npm does not give LiteRT's runtime for browsers ({why}): {ways}."
                 )
