@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from digits import hand_over
-from sat_tf.commands import exit_status, loading, parse_flags
+from sat_tf.commands import exit_status, loading, parse_flags, printable
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields, to_dict
 from sat_tf.files import write_all, write_json
+from sat_tf.images.pillow import read_pixels
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published
+from sat_tf.trained.many import image_files
 from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 Format = Literal["saved_model", "litert", "web"]
 Precision = Literal["float32", "float16", "int8"]
+_MEASURED = 128  # photographs
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class Arguments:
     for a page on any static host, whose captioners run in the browser."""
     litert_precision: Precision = "float32"
     """Weights of a LiteRT or web export; int8 quantises activations too, as it goes."""
+    photographs: Path | None = None
+    """Folder of photographs like those it learned from: int8 for LiteRT takes back what rounding
+    moves on 128 of them. The captioners that ship need none."""
     runtime: Path | None = None
     """Archive of @litertjs/core for `--format web`; by default npm downloads it."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
@@ -63,9 +71,20 @@ def main(argv: list[str] | None = None) -> int:
     return exit_status(lambda: run(arguments))
 
 
+def _check(arguments: Arguments) -> None:
+    """Checks what can be told without the captioners."""
+    check_fields(arguments.search)
+    folder = arguments.photographs
+    if folder is not None and (arguments.format, arguments.litert_precision) != ("litert", "int8"):
+        expected = "none, or `--format litert --litert-precision int8` with it"
+        raise invalid_value("photographs", expected, str(folder))
+    if folder is not None and not folder.is_dir():
+        raise invalid_value("photographs", "a folder", f"{folder}, which is none")
+
+
 def run_web(arguments: Arguments) -> None:
     """Writes the page, prints where it is."""
-    check_fields(arguments.search)
+    _check(arguments)
     runs = [published.locate(run) for run in arguments.run_dir]
     if not runs:
         raise invalid_value("run_dir", "at least one captioner", "none")
@@ -86,7 +105,7 @@ def run_web(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> None:
     """Loads the run, exports it, prints what was baked in."""
-    check_fields(arguments.search)
+    _check(arguments)
     if arguments.format != "litert" and arguments.litert_precision != "float32":
         expected = "float32, or `--format litert` or `--format web` with it"
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
@@ -106,11 +125,12 @@ def run(arguments: Arguments) -> None:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = arguments.search.over(captioner.config.search)
-    version = export(captioner, out, search, arguments.format, arguments.litert_precision)
+    precision, given = arguments.litert_precision, arguments.photographs
+    version = export(captioner, out, search, arguments.format, precision, given)
     print(f"Exported {run_dir} to {version}")
     inside = facts(captioner, search, version)
     if arguments.format == "litert":
-        inside["precision"] = described_precision(arguments.litert_precision, captioner.path)
+        inside["precision"] = described_precision(precision, captioner.path, given is not None)
     for name, value in inside.items():
         print(f"  {name:<20} {value}")
     (card,) = version.rglob(CARD_FILE.name)
@@ -123,6 +143,7 @@ def export(
     search: SearchConfig | None = None,
     format: Format = "saved_model",
     litert_precision: Precision = "float32",
+    photographs: Path | None = None,
 ) -> Path:
     """Writes a captioner as the next version below a folder, whole or not at all.
 
@@ -132,6 +153,7 @@ def export(
         search: Beam, length and normalisation baked in; None takes the captioner's.
         format: `saved_model` or `litert`.
         litert_precision: Of the weights of a LiteRT export.
+        photographs: Folder of photographs that correct int8, see `graphs.write_graphs`.
 
     Returns:
         The version's folder, `OUT/1` the first time.
@@ -152,10 +174,12 @@ def export(
         from serving.model_card import write_litert_card
 
         def write_litert(draft: Path) -> None:
-            graphs = write_graphs(draft, captioner, search, litert_precision)
+            seen = None if photographs is None else _as_seen(photographs, captioner)
+            graphs = write_graphs(draft, captioner, search, litert_precision, photographs=seen)
             write_json(draft / CONFIG, _portable_config(captioner, search))
             write_all(limits_files(draft, captioner.limits))
-            write_litert_card(draft, captioner, search, litert_precision, graphs)
+            corrected = photographs is not None
+            write_litert_card(draft, captioner, search, litert_precision, graphs, corrected)
 
         return write_version(out, write_litert)
     from serving.model_card import write_card
@@ -169,6 +193,20 @@ def export(
         write_card(draft, captioner, search, functions)
 
     return write_version(out, write)
+
+
+def _as_seen(folder: Path, captioner: TrainedCaptioner) -> Iterator[np.ndarray]:
+    """Yields `_MEASURED` photographs of a folder as the encoder sees them; names what is skipped.
+
+    Raises:
+        ValueError: The folder has none.
+    """
+    files, encoder = image_files([folder]), captioner.config.encoder
+    for path in files[:: max(len(files) // _MEASURED, 1)][:_MEASURED]:
+        try:
+            yield read_pixels(path, encoder.image_size, encoder.resize)
+        except ValueError as error:
+            print(printable(f"Skipped {path}: {error}"), file=sys.stderr)
 
 
 def _portable_config(captioner: TrainedCaptioner, search: SearchConfig) -> dict[str, Any]:

@@ -136,10 +136,14 @@ def write_litert_card(
     search: SearchConfig,
     precision: str,
     graphs: Mapping[str, Tensors],
+    photographs: bool = False,
 ) -> None:
-    """Writes the card of a LiteRT export, of which these are the graphs."""
+    """Writes the card of a LiteRT export, of which these are the graphs.
+
+    With `photographs`, those of the user corrected int8.
+    """
     inside = facts(captioner, search, folder)
-    inside |= {"precision": described_precision(precision, captioner.path)}
+    inside |= {"precision": described_precision(precision, captioner.path, photographs)}
     inside |= {name: f"{(folder / name).stat().st_size / 1e6:.1f} MB" for name in graphs}
     parts = [
         _LITERT_INTRODUCTION,
@@ -147,7 +151,7 @@ def write_litert_card(
         "## Scores",
         "Of the run itself, before its conversion to LiteRT.",
         *scores(captioner, search),
-        *(_proof(captioner.path) if precision == "int8" else ()),
+        *(_proof(None if photographs else captioner.path) if precision == "int8" else ()),
         "## Graphs",
         *map(_table_of_tensors, graphs.items()),
         _LITERT_CALLING,
@@ -166,12 +170,14 @@ def write_site_card(
     path.write_text("\n\n".join([title + ", in a browser.", *inside, *found]) + "\n", "utf-8")
 
 
-def described_precision(precision: str, captioner: Path | None) -> str:
-    """Describes a precision; of int8, whether training photographs corrected the biases."""
+def described_precision(precision: str, captioner: Path | None, photographs: bool) -> str:
+    """Describes a precision; of int8, whether photographs corrected the biases."""
     if precision != "int8":
         return precision
+    if photographs:
+        return "int8, biases corrected by what rounding moved on the photographs given"
     if means_file(captioner) is None:
-        return "int8, biases not corrected: nothing was measured on its training photographs"
+        return "int8, biases not corrected: `--photographs` has them measured"
     return "int8, biases corrected by what rounding moved on training photographs"
 
 

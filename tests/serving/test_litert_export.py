@@ -10,6 +10,7 @@ from sat_tf.trained.lite import graphs
 from sat_tf.trained.lite.captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
 from serving.export import export, main
 from serving.versions import CARD_FILE
+from tests.image_files import smooth
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,22 @@ def test_the_command_exports_and_prints_what_is_inside(make_run, tmp_path, capsy
     said = capsys.readouterr().out
     assert str(version / CARD_FILE.name) in said and "on disk" in said
     assert "int8, biases not corrected: " in said
+    photographs = tmp_path / "photographs"
+    photographs.mkdir()
+    smooth().save(photographs / "a.png")
+    (photographs / "b.png").write_bytes(b"x")
+    argv += ["--photographs", str(photographs)]
+    assert main(["--run-dir", str(run_dir), *argv]) == 0
+    said = capsys.readouterr()
+    assert "int8, biases corrected by what rounding moved on the photographs given" in said.out
+    assert f"Skipped {photographs / 'b.png'}: " in said.err
 
 
 def test_a_precision_without_litert_is_refused(tmp_path, capsys):
+    for format in ("web", "litert"):
+        argv = ["--format", format, "--photographs", str(tmp_path)]
+        assert main(["--run-dir", "flickr8k_soft", *argv]) == 2
+        assert "`photographs`: expected none, or `--format litert " in capsys.readouterr().err
     assert main(["--run-dir", str(tmp_path), "--litert-precision", "int8"]) == 2
     assert "`litert_precision`: expected float32, or `--format litert`" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from sat_tf.files import literal_path, sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.trained.lite import captioner as files
 from sat_tf.trained.lite.int8 import moved_means, quantised
+from sat_tf.trained.lite.means import measure_means
 
 Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 """A function to convert, and its inputs."""
@@ -100,6 +101,7 @@ def write_graphs(
     search: SearchConfig,
     precision: str,
     encoder: Path | None = None,
+    photographs: Iterable[np.ndarray] | None = None,
 ) -> dict[str, tuple[list[tf.TensorSpec], dict[str, tf.TensorSpec]]]:
     """Writes graphs, settings and vocabulary of a captioner: what `sat_tf.trained.lite.load` reads.
 
@@ -111,13 +113,16 @@ def write_graphs(
         encoder: File of the encoder's graph beside the folder, if captioners share it; it is not
             made again if it is there. The folder is the cache's then, which has checksums: the
             settings get no digests.
+        photographs: float32 `[S, S, 3]` each, as the encoder sees them: what int8 moves on them is
+            taken back. None takes what was measured of a published captioner.
 
     Returns:
         Inputs and outputs of each graph, by its file.
 
     Raises:
         OSError: They cannot be written.
-        ValueError: The captioner has an operation that LiteRT has not built in.
+        ValueError: The captioner has an operation that LiteRT has not built in, or `photographs`
+            are none.
     """
     paths = {name: folder / name for name in files.GRAPHS} | {
         files.ENCODER: encoder or folder / files.ENCODER
@@ -142,7 +147,11 @@ def write_graphs(
             own = name == files.ENCODER and precision == "int8"
             content = convert(str(saved), Path(name).stem, "float32" if own else precision)
             if own:
-                content = quantised(content, moved_means(captioner.path))
+                if photographs is None:
+                    means = moved_means(captioner.path)
+                else:
+                    means = measure_means(content, photographs)
+                content = quantised(content, means)
             write_atomically(paths[name], content)
     captioner.vocabulary.save(folder / files.VOCABULARY)
     hashed = [*paths.values(), folder / files.VOCABULARY]

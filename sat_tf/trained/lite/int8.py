@@ -72,14 +72,13 @@ def quantised(graph: bytes, means: list[np.ndarray] | None = None) -> bytes:
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(bytearray(graph), 0)
-    found = list(_large_convolutions(model, schema))
-    shapes = [bias.shape for _, _, bias in found]
+    found = list(large_convolutions(model, schema))
+    shapes = [bias.shape for *_, bias in found]
     if means is not None and [mean.shape for mean in means] != shapes:
         expected = f"means of {len(shapes)} convolutions, as this encoder has"
         raise invalid_value("means", expected, f"those of {len(means)} others")
-    for number, (tensor, values, bias) in enumerate(found):
-        scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-9) / 127
-        levels = np.round(values / scales[:, None, None, None]).astype(np.int8)
+    for number, (_, tensor, values, bias) in enumerate(found):
+        levels, scales = rounded(values)
         tensor.type, tensor.quantization = schema.TensorType.INT8, schema.QuantizationParametersT()
         tensor.quantization.scale = scales.astype(np.float32)
         tensor.quantization.zeroPoint = np.zeros(len(scales), np.int64)
@@ -91,8 +90,16 @@ def quantised(graph: bytes, means: list[np.ndarray] | None = None) -> bytes:
     return bytes(builder.Output())
 
 
-def _large_convolutions(model: Any, schema: Any) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
-    """Yields tensor and values of the weights of each, and its bias, which may be written to."""
+def rounded(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns weights `[N, kh, kw, C]` as int8, and the scale of each output channel."""
+    scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-9) / 127
+    return np.round(values / scales[:, None, None, None]).astype(np.int8), scales
+
+
+def large_convolutions(
+    model: Any, schema: Any
+) -> Iterator[tuple[Any, Any, np.ndarray, np.ndarray]]:
+    """Yields each with tensor and values of its weights, and its bias, which may be written to."""
     (graph,) = model.subgraphs
     for operator in graph.operators:
         code = model.operatorCodes[operator.opcodeIndex]
@@ -105,4 +112,4 @@ def _large_convolutions(model: Any, schema: Any) -> Iterator[tuple[Any, np.ndarr
         values = np.frombuffer(bytes(model.buffers[weights.buffer].data), "<f4")
         shift = np.frombuffer(bytearray(bytes(model.buffers[bias.buffer].data)), "<f4")
         model.buffers[bias.buffer].data = shift.view(np.uint8)
-        yield weights, values.reshape(weights.shape), shift
+        yield operator, weights, values.reshape(weights.shape), shift

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks import browser as benchmark
 from sat_tf.images.pillow import EXIF_ORIENTATION
 from sat_tf.trained.lite import cache
 from sat_tf.trained.runs import load_light, make_graphs
@@ -200,6 +201,12 @@ def test_it_opens_with_a_sample_before_weights_and_works_offline_once_loaded(
     assert page.locator(".words").first.inner_text() == first
     page.locator(".samples button").last.click()
     page.locator(".samples [aria-pressed=true]").wait_for()
+
+
+def test_its_benchmark_starts(site, tmp_path, capsys):
+    smooth().save(tmp_path / "a.png")
+    assert benchmark.main([str(site), str(tmp_path)]) == 0
+    assert "first caption" in capsys.readouterr().out
 
 
 HUGE = encode(Image.new("1", (2**15, 2100)), "PNG")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from sat_tf.trained import published
 from sat_tf.trained.lite import cache
 from sat_tf.trained.lite.int8 import moved_means, quantised
+from sat_tf.trained.lite.means import measure_means
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,28 @@ def test_large_convolutions_take_a_quarter_of_the_bytes_and_biases_take_the_mean
     error = np.abs(found["small"] - found["exact"]).max() / np.abs(found["exact"]).max()
     assert 0 < error < 0.02
     np.testing.assert_allclose(found["moved"], found["small"] + 0.5, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": "same"}, {"padding": "same", "strides": 2}])
+def test_measured_means_are_those_that_rounding_moves(options):
+    layer = keras.layers.Conv2D(64, 3, **options)
+    layer.build([1, 8, 7, 64])
+    call = tf.function(
+        lambda pixels: {"annotations": layer(pixels)},
+        [tf.TensorSpec([1, 8, 7, 64], name="pixels")],
+    )
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([call.get_concrete_function()])
+    images = np.random.default_rng(0).uniform(size=[3, 8, 7, 64]).astype(np.float32)
+    (found,) = measure_means(converter.convert(), images)
+    exact, (kernel, bias) = layer(images).numpy(), layer.get_weights()
+    scales = np.abs(kernel).max(axis=(0, 1, 2)) / 127
+    layer.set_weights([np.round(kernel / scales) * scales, bias])
+    np.testing.assert_allclose(
+        found, (exact - layer(images).numpy()).mean(axis=(0, 1, 2)), atol=1e-5
+    )
+    assert np.abs(found).max() > 1e-3
+    with pytest.raises(ValueError, match="`images`: expected at least one"):
+        measure_means(converter.convert(), [])
 
 
 def test_means_of_other_convolutions_are_refused(convolution):

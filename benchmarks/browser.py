@@ -1,0 +1,121 @@
+"""Captions in a browser: `python -m benchmarks.browser SITE IMAGES`, of `serving.export --format web`.
+
+Headless Chromium, files from this machine, photographs one after another: time until the captioners
+are ready, of the first caption and of later ones, and memory of the page's process at the start and
+at the end. It takes Playwright and Chromium.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import tyro
+
+from sat_tf.commands import exit_status, parse_flags
+from sat_tf.errors import invalid_value
+from sat_tf.trained.many import image_files
+
+_OPEN = """async () => {
+  const page = await (await fetch("page.json")).json();
+  const worker = new Worker("assets/worker.js");
+  window.ask = (file) => new Promise((done, fail) => {
+    worker.onmessage = ({ data }) => data.failed ? fail(Error(data.failed)) : data.done && done();
+    worker.postMessage({ id: (window.asked = (window.asked ?? 0) + 1), page, file });
+  });
+  await ask();
+}"""
+_CAPTION = """async (path) => {
+  const file = await (await fetch(path)).blob();
+  const start = performance.now();
+  await ask(file);
+  return performance.now() - start;
+}"""
+_SETTLED = 5  # captions after which memory is read first
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Time the captions of a page without a server in a headless browser."""
+
+    site: tyro.conf.Positional[Path]
+    """Folder of the page."""
+    images: tyro.conf.Positional[Path]
+    """Folder of photographs."""
+    count: int = 200
+    """The most photographs."""
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    """Serves the site, and the photographs below `/photographs/` by their number."""
+
+    def __init__(self, *given, photographs: list[Path], **options) -> None:
+        self._photographs = photographs
+        super().__init__(*given, **options)
+
+    def translate_path(self, path: str) -> str:
+        head, _, number = path.rpartition("/photographs/")
+        return (
+            str(self._photographs[int(number)])
+            if not head and number
+            else super().translate_path(path)
+        )
+
+    def log_message(self, *_) -> None:
+        pass
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "benchmarks.browser")))
+
+
+def run(arguments: Arguments) -> None:
+    """Measures, prints."""
+    from playwright.sync_api import sync_playwright
+
+    if not (arguments.site / "page.json").is_file():
+        raise invalid_value("site", "a folder of `--format web`", str(arguments.site))
+    photographs = image_files([arguments.images])[: arguments.count]
+    handler = functools.partial(_Files, directory=str(arguments.site), photographs=photographs)
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        sync_playwright() as p,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        path = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = p.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_address[1]}/")
+        start = time.perf_counter()
+        page.evaluate(_OPEN)
+        print(f"ready after {time.perf_counter() - start:.2f} s")
+        times = []
+        for n in range(len(photographs)):
+            times.append(page.evaluate(_CAPTION, f"photographs/{n}") / 1000)
+            if n == min(_SETTLED, len(photographs) - 1):
+                before = _memory()
+        later = times[1:] or times
+        print(f"first caption {times[0]:.2f} s, later ones {median(later):.2f} s ({len(later)})")
+        print(f"memory of the page {before} MB after {_SETTLED}, {_memory()} MB at the end")
+        browser.close()
+        server.shutdown()
+
+
+def _memory() -> int:
+    """Returns the resident memory of Chromium's largest page, MB."""
+    listed = subprocess.run(["ps", "-eo", "rss,args"], capture_output=True, text=True, check=True)
+    rows = (line.split(None, 1) for line in listed.stdout.splitlines()[1:])
+    return max(int(size) for size, text in rows if "--type=renderer" in text) // 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
