@@ -1,8 +1,8 @@
-"""Captions in a browser: `python -m benchmarks.browser SITE IMAGES`, of `serving.export --format web`.
+"""Captions in a browser: `python -m benchmarks.browser SITE IMAGES`.
 
-Headless Chromium, files from this machine, photographs one after another: time until the captioners
-are ready, of the first caption and of later ones, and memory of the page's process at the start and
-at the end. It takes Playwright and Chromium.
+SITE is of `serving.export --format web`. Headless Chromium captions photographs one after another,
+with files from this machine: time until the captioners are ready, of the first caption and of later
+ones, and memory of the page's process at the start and at the end. It takes Playwright.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _CAPTION = """async (path) => {
   await ask(file);
   return performance.now() - start;
 }"""
+_PHOTOGRAPHS = "/photographs/"
 _SETTLED = 5  # captions after which memory is read first
 
 
@@ -55,19 +56,16 @@ class Arguments:
 
 
 class _Files(http.server.SimpleHTTPRequestHandler):
-    """Serves the site, and the photographs below `/photographs/` by their number."""
+    """Serves the site, and the photographs below `_PHOTOGRAPHS` by their number."""
 
     def __init__(self, *given, photographs: list[Path], **options) -> None:
         self._photographs = photographs
         super().__init__(*given, **options)
 
     def translate_path(self, path: str) -> str:
-        head, _, number = path.rpartition("/photographs/")
-        return (
-            str(self._photographs[int(number)])
-            if not head and number
-            else super().translate_path(path)
-        )
+        if path.startswith(_PHOTOGRAPHS):
+            return str(self._photographs[int(path.removeprefix(_PHOTOGRAPHS))])
+        return super().translate_path(path)
 
     def log_message(self, *_) -> None:
         pass
@@ -100,7 +98,7 @@ def run(arguments: Arguments) -> None:
         print(f"ready after {time.perf_counter() - start:.2f} s")
         times = []
         for n in range(len(photographs)):
-            times.append(page.evaluate(_CAPTION, f"photographs/{n}") / 1000)
+            times.append(page.evaluate(_CAPTION, f"{_PHOTOGRAPHS}{n}") / 1000)
             if n == min(_SETTLED, len(photographs) - 1):
                 before = _memory()
         later = times[1:] or times

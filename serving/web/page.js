@@ -8,6 +8,8 @@
   let comparison;
   let asked = { stop: new AbortController(), url: "", answers: [] };
   let shown = asked; // the one that is on the page
+  let open;
+  const opened = new Promise((done) => (open = done)); // from then on there are captioners to ask
 
   const say = (text) => (find("#message").textContent = text);
 
@@ -28,6 +30,7 @@
       element("div", {}, element("h3", { id: `group${i}` }, name), element("ul", { class: "samples", "aria-labelledby": `group${i}` }, ...items))));
     find("#sources").replaceChildren(...page.samples.map((sample) => element("li", {}, `${sample.title}: ${sample.source}`)));
     comparison = new SatViewer.Comparison(find("#results"), page.models, page.kinds);
+    open();
     if (page.models.length && page.samples.length) await take(page.samples[0], find(".samples button"), false);
   }
 
@@ -44,7 +47,8 @@
 
   async function take(sample, button, arrive = true) {
     try {
-      await show(await (await fetch(`samples/${sample.file}`)).blob(), { sample, button, arrive });
+      const image = await (await fetch(`samples/${sample.file}`)).blob();
+      if (arrive || asked === shown) await show(image, { sample, button, arrive }); // the first gives way to a photograph
     } catch {
       say("The sample cannot be loaded: is there a network, and the page's own server still running?");
     }
@@ -101,6 +105,8 @@
   async function show(image, { sample = null, button = null, arrive = true } = {}) {
     asked.stop.abort();
     const mine = (asked = { stop: new AbortController(), url: "", answers: [], button, arrive });
+    await opened;
+    if (mine !== asked) return;
     say("");
     find("#results").setAttribute("aria-busy", true);
     if (!sample) prepare();
@@ -122,8 +128,9 @@
     page.models.forEach((_, i) => comparison.wait(i, "Looking …"));
     try {
       await SatEngine.captions(image, { sample, signal: mine.stop.signal }, ({ model, ...line }) => {
-        if (line.loading) loading(line);
-        else if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);
+        if (line.loading) return loading(line);
+        if (mine !== asked) return; // it was on its way when another photograph came
+        if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);
         else put(mine, page.models.indexOf(model), line);
       });
       end(mine, "");
