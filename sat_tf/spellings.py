@@ -10,14 +10,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-UNSPACED = (
-    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
-    "\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003fffd"
-)
-"""Letters of scripts without spaces between words, Thai to Khmer, kana and Han: a class of `re`."""
-RESPELT_ASCII = ("ca", "ga")
-"""Languages with other spellings, or capitals, in ASCII."""
+from sat_tf.joining import UNSPACED
 
 _DOTS = "\u00b7\u2022\u2027\u2219\u22c5\u30fb\u318d"
 _EAST = f"[{UNSPACED}\uac00-\ud7a3]"
@@ -133,11 +126,6 @@ _LETTERS = {
     "os": {"\u00e6": "\u04d5", "\u00c6": "\u04d4"},
     **dict.fromkeys(("ak", "tw", "ee", "gaa"), {"\u03b5": "\u025b", "\u037b": "\u0254"}),
 }
-_WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
-_ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
-_RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
-
-
 _BRITISH = (
     (re.compile(r"(?<=\w{3})our(?=$|s$|ed$|ing$|ful$|ite$|ites$|hood$)"), "or"),
     (re.compile(r"(?<=\w{2}[btst])re(?=s?$)"), "er"),
@@ -164,15 +152,6 @@ def both_spellings(words: Mapping[str, int]) -> list[tuple[str, str]]:
             if other != word and other in words:
                 found.append((word, other))
     return sorted(found, key=lambda pair: -min(words[one] for one in pair))
-
-
-def plain_forms(text: str) -> str:
-    """Returns a text as tools for English know it: composed letters, usual widths, ASCII signs."""
-    if text.isascii():
-        return text
-    text = unicodedata.normalize("NFC", text).translate(_ASCII_SIGNS)
-    text = _WIDE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
-    return _RANGE.sub("-", text)
 
 
 def respelled(text: str, language: str) -> str:

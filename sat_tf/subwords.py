@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Container, Sequence
-from typing import Any
+from collections.abc import Container
 
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.tokens import MARK, byte_token, check_extra, has_closed, read_bytes, split_clusters
+from sat_tf.joining import MARK, byte_token, has_closed
+from sat_tf.tokens import check_extra, split_clusters
 
 LONGEST = 16
 """Most characters of a subword, its mark among them."""
@@ -113,37 +113,3 @@ def split_subwords(word: str, known: Container[str]) -> list[str]:
         pieces += [piece] if piece in known else [byte_token(byte) for byte in piece.encode()]
         first = last
     return pieces
-
-
-def stands_alone(piece: str, before: str) -> bool:
-    """Returns whether a subword begins a word: by its mark, or where no spaces are.
-
-    In Tibetan that is behind its tsheg, elsewhere beside any letter of a script without spaces.
-    """
-    closed = before != MARK and has_closed(piece[:1])
-    return piece.startswith(MARK) or before.endswith("\u0f0b") or closed
-
-
-def whole_words(words: Sequence[str], **parts: np.ndarray | None) -> dict[str, Any]:
-    """Joins subwords to words, but not in scripts without spaces; other words stay as they are.
-
-    Args:
-        words: `T` words, or subwords with their `MARK`.
-        parts: `alpha` `[T, h, w]` and `beta` `[T]`, of which a word has the mean over its subwords,
-            and `log_probs` `[T]`, of which it has the sum; or None.
-
-    Returns:
-        `words` and the parts, by their names.
-    """
-    if any(MARK in word or word != read_bytes(word) for word in words):
-        starts = [n for n, word in enumerate(words) if n == 0 or stands_alone(word, words[n - 1])]
-        counts = np.diff([*starts, len(words)])
-        for name, part in parts.items():
-            if part is not None:
-                sums = np.add.reduceat(part, starts, axis=0)
-                shape = [-1] + [1] * (sums.ndim - 1)
-                parts[name] = sums if name == "log_probs" else sums / counts.reshape(shape)
-        ends = [*starts[1:], len(words)]
-        pieces = ("".join(words[a:b]) for a, b in zip(starts, ends, strict=True))
-        words = [read_bytes(text).replace(MARK, "") for text in pieces]
-    return {"words": tuple(words), **parts}

@@ -1,4 +1,4 @@
-"""Tokenisation: the rules that split captions into tokens, and join them."""
+"""Tokenisation: the rules that split captions into tokens; `joining` has those that join them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,29 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
-from typing import Literal
 
 from sat_tf.errors import installation, invalid_value
-from sat_tf.spellings import RESPELT_ASCII, UNSPACED, respelled
+from sat_tf.joining import (
+    MARK,
+    UNSPACED,
+    Segmenter,
+    Unit,
+    has_closed,
+    join,
+    joining,
+    primary,
+    read_bytes,
+)
 
-Unit = Literal["words", "characters", "subwords"]
-Segmenter = Literal["spaces", "icu", "jieba", "mecab"]
-
-RULES = 3
-"""Version of the rules, in vocabularies and signatures of scores: other rules, other tokens."""
-MARK = "\u2581"
-"""Begins the first subword of a word, as in SentencePiece."""
-
-_BYTE = "<0x"
 _APOSTROPHES = "'\u2019\u02bc\uff07"
 _HYPHENS = "-\u2010\u2011"
 # Persian and Indic scripts use these two inside words.
 _JOINERS = "\u200c\u200d"
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# Spaces beside `UNSPACED`, but not beside its digits, so that two numbers stay two; written out, as
-# the graph's RE2 has no lookahead.
-_CLOSE = (
-    " ?([\u0e01-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f\u109a-\u109f"
-    "\u1780-\u17df\u17ea-\u17ff\u1950-\u19cf\u19db-\u19df\u1a20-\u1a7f\u1a8a-\u1a8f\u1a9a-\u1aaf\ua9e0-\ua9ef\ua9fa-\ua9ff"
-    "\uaa60-\uaadf\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003fffd]) ?"
-)
-_CLOSED_LETTER = re.compile(f"[{UNSPACED}]")
 CAPITAL_NOUNS = ("de", "lb")
 """Languages whose nouns have a capital, in which captions regain it by default."""
+RESPELT_ASCII = ("ca", "ga")
+"""Languages with other spellings, or capitals, in ASCII."""
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
 # No breaker knows the words from `shn` on: ICU cuts Shan and Mon as if they were Burmese.
@@ -50,17 +43,6 @@ _MARKS_OF_NUMBERS = str.maketrans("\u066b\u066c\u066a\u0609", ".,%\u2030")
 _DOTLESS, _DOTLESS_LATIN = {"tr", "az", "crh", "gag"}, ("tt-latn", "kk-latn")
 _IRISH = re.compile(r"(?<=\b[nt])(?=[AEIOU\u00c1\u00c9\u00cd\u00d3\u00da])")
 _CHEROKEE = re.compile("[\uab70-\uabbf\u13f8-\u13fd]")
-_ALIASES = {
-    **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},
-    **{"prs": "fa", "azj": "az", "azb": "az", "ekk": "et", "lvs": "lv", "zsm": "ms", "ydd": "yi"},
-    **{"kmr": "ku", "pbt": "ps", "pbu": "ps", "npi": "ne", "ory": "or", "swh": "sw", "khk": "mn"},
-}
-
-
-def primary(language: str) -> str:
-    """Returns the primary subtag of a language code: zh of zh-Hans, he of iw."""
-    first = language.lower().partition("-")[0]
-    return _ALIASES.get(first, first)
 
 
 def default_unit(language: str) -> Unit:
@@ -282,6 +264,8 @@ def _split(caption: str, language: str, lower: bool = True) -> list[str]:
     text = _WORD_BREAK.sub(" ", _GERSHAYIM.sub("\u05f4", text))
     if code == "he":
         text = _HEBREW_POINTS.sub("", text)
+    from sat_tf.spellings import respelled  # most English captions do without
+
     text = respelled(text, code)
     return word.findall(unicodedata.normalize("NFC", text.translate(_TABLE)))
 
@@ -348,56 +332,6 @@ def split_clusters(text: str) -> list[str]:
     import regex  # captioning needs none
 
     return regex.findall(r"\X", text)
-
-
-def joining(unit: Unit, language: str = "") -> tuple[str, str, str]:
-    """Returns how tokens make a text: what stands between them, a pattern, its replacement.
-
-    Spaces beside a letter of a script that has none between words go (not in Korean, where Han
-    letters stand among spaces); in Tibetan they become its tsheg; a subword's mark is a space.
-    """
-    if unit == "characters":
-        return "", "", ""
-    if unit == "subwords":
-        return "", MARK, " "
-    if primary(language) in ("bo", "dz"):
-        return " ", "([\u0f40-\u0fbc]) ", "\\1\u0f0b"
-    if primary(language) == "ko":
-        return " ", "", ""
-    return " ", _CLOSE, r"\1"
-
-
-def join(tokens: Sequence[str], separator: str, pattern: str, replacement: str) -> str:
-    """Joins tokens to a text by a rule of `joining`, without spaces at its ends."""
-    text = separator.join(tokens)
-    if pattern == MARK:
-        text = read_bytes(text)
-    return (re.sub(pattern, replacement, text) if pattern else text).strip(" ")
-
-
-def byte_token(byte: int) -> str:
-    """Returns the name of a byte, as in SentencePiece."""
-    return f"{_BYTE}{byte:02X}>"
-
-
-def read_bytes(text: str) -> str:
-    """Replaces the names of bytes by the characters that they make up; others vanish."""
-    if _BYTE not in text:
-        return text
-    pattern = f"(?:{_BYTE}[0-9A-F]{{2}}>)+"
-    return re.sub(pattern, lambda m: token_bytes(m[0]).decode("utf-8", "ignore"), text)
-
-
-def token_bytes(names: str) -> bytes:
-    """Returns the bytes with these names, or those of any other text."""
-    if names.startswith(_BYTE):
-        return bytes.fromhex(names.replace(_BYTE, "").replace(">", ""))
-    return names.encode()
-
-
-def has_closed(text: str) -> bool:
-    """Returns whether a text has a letter of a script without spaces between words."""
-    return _CLOSED_LETTER.search(text) is not None
 
 
 _PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi", "subwords": "sentencepiece"}

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from sat_tf import tokens
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument, checked
 from sat_tf.files import json_object, read_content, write_atomically
-from sat_tf.tokens import RULES, Segmenter, Unit, joining, tokenize
+from sat_tf.joining import RULES, Segmenter, Unit, join, joining
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
@@ -99,7 +98,11 @@ class Vocabulary:
         captions = [*captions] if capitals else captions
         for caption in captions:
             counts.update(empty.split(caption))
-        written = tokens.written_forms(captions, counts, language) if capitals else {}
+        written = {}
+        if capitals:
+            from sat_tf.tokens import written_forms
+
+            written = written_forms(captions, counts, language)
         return empty.of_counts(counts, min_count, max_size, written)
 
     def of_counts(
@@ -150,6 +153,8 @@ class Vocabulary:
 
     def split(self, caption: str) -> list[str]:
         """Splits a caption as the training captions were, but no word into subwords."""
+        from sat_tf.tokens import tokenize  # which captioning does without
+
         return tokenize(caption, self.unit, self.language, self.segmenter)
 
     def pieces(self, word: str) -> list[str]:
@@ -174,17 +179,20 @@ class Vocabulary:
 
     def base_words(self, caption: str) -> list[str]:
         """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
-        return tokens.base_words(caption, self.language)
+        from sat_tf.tokens import base_words
+
+        return base_words(caption, self.language)
 
     def places(
         self, caption: str, words: Sequence[str] | None = None
     ) -> list[tuple[str, int, int]]:
         """Returns words of a caption, its base words by default, with first and last token."""
-        found = self.tokenize(caption)
+        from sat_tf.tokens import spans
+
         if words is None:
             words = self.base_words(caption)
-        spans = tokens.spans(words, found, self.language)
-        return [(word, *span) for word, span in zip(words, spans, strict=True)]
+        found = spans(words, self.tokenize(caption), self.language)
+        return [(word, *span) for word, span in zip(words, found, strict=True)]
 
     def joining(self) -> tuple[str, str, str]:
         """Returns how tokens make a text: what stands between, a pattern and its replacement."""
@@ -204,7 +212,7 @@ class Vocabulary:
 
     def join(self, words: Sequence[str]) -> str:
         """Returns the text of tokens."""
-        return tokens.join(words, *self.joining())
+        return join(words, *self.joining())
 
     def to_json(self) -> str:
         """Returns a JSON object with `words`, how captions are split, and how words are joined.

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, headers
+from sat_tf.joining import token_bytes
 from sat_tf.search import FLOOR
-from sat_tf.tokens import token_bytes
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
 from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM, LIMIT_OUTPUTS

@@ -21,9 +21,9 @@ from digits import hand_over
 from sat_tf.commands import command_line, exit_status, parse_flags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
+from sat_tf.joining import primary
 from sat_tf.run_folder import SYSTEM_KEY, RunFolder
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
-from sat_tf.tokens import primary
 from sat_tf.trained.published import locate, output_dir
 from training.data.config import DataConfig
 from training.data.dataset import common_data_dir

@@ -9,8 +9,8 @@ from typing import Any
 from sat_tf.commands import command_line
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import default_cache_dir
+from sat_tf.joining import primary
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.tokens import primary
 from training.data.captions import Amount
 from training.data.config import DataConfig
 from training.data.dataset import Dataset, recorded_data

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sat_tf.joining import primary
 from sat_tf.scores.meteor_align import Match, align
 from sat_tf.scores.meteor_tables import function_words
 from sat_tf.scores.meteor_words import Lexicon, Word, longer, split_english
-from sat_tf.tokens import primary
 
 
 class Tables(NamedTuple):

@@ -7,6 +7,7 @@ two as long the earlier one. docs/metrics.md lists what is not promised.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 
 _NUMERALS = (
@@ -172,6 +173,9 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
     )
 ]
 _WHOLE = re.compile("([A-Za-z]+|[.,])(?: |$)")  # what most captions consist of
+_WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
+_ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
+_RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
 PUNCTUATION = frozenset(
     [
         "''",
@@ -194,6 +198,15 @@ PUNCTUATION = frozenset(
     ]
 )
 """Tokens that pycocoevalcap drops; it misses the brackets, which are in small letters by then."""
+
+
+def plain_forms(text: str) -> str:
+    """Returns a text as tools for English know it: composed letters, usual widths, ASCII signs."""
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFC", text).translate(_ASCII_SIGNS)
+    text = _WIDE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    return _RANGE.sub("-", text)
 
 
 def split_words(text: str) -> list[str]:

@@ -8,19 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from sat_tf.errors import installation
-from sat_tf.spellings import plain_forms
-from sat_tf.tokens import (
-    RULES,
-    Segmenter,
-    Unit,
-    comparable,
-    default_segmenter,
-    default_unit,
-    join,
-    joining,
-    primary,
-    tokenize,
-)
+from sat_tf.joining import RULES, Segmenter, Unit, join, joining, primary
+from sat_tf.tokens import comparable, default_segmenter, default_unit, tokenize
 
 ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
 """Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that
@@ -114,7 +103,7 @@ def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -
         ValueError: The package that splits is not installed.
     """
     if name == "ptb":
-        from sat_tf.scores.ptb import split_words
+        from sat_tf.scores.ptb import plain_forms, split_words
 
         return [" ".join(split_words(plain_forms(line))) for line in lines]
     check_tokens(name)

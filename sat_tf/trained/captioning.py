@@ -402,7 +402,7 @@ class TrainedCaptioner:
         return beams
 
     def _read_one(self, hypotheses: Hypotheses, row: int, k: int) -> Caption:
-        from sat_tf.subwords import whole_words
+        from sat_tf.joining import whole_words
 
         length = int(hypotheses.lengths[row, k])
         ids = hypotheses.token_ids[row, k, :length]

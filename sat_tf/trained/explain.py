@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.subwords import whole_words
+from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.vocabulary import END, UNK, Vocabulary
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.images.pillow import read_upright
-from sat_tf.subwords import whole_words
+from sat_tf.joining import whole_words
 from serving.client import protocol
 from serving.client.channel import Connection, ServingError
 

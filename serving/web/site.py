@@ -30,8 +30,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.files import sync
 from sat_tf.images import MAX_PIXELS
 from sat_tf.images.pillow import read_pixels
+from sat_tf.joining import has_closed
 from sat_tf.packing import pack_graph
-from sat_tf.tokens import has_closed
 from sat_tf.trained import published, viewer
 from sat_tf.trained.lite.captioner import LiteRTCaptioner
 from serving.web import sources

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from sat_tf import tokens
+from sat_tf.joining import join, joining, whole_words
 from sat_tf.spellings import both_spellings
-from sat_tf.subwords import learn_subwords, whole_words
-from sat_tf.tokens import comparable, default_segmenter, default_unit, join, joining, tokenize
+from sat_tf.subwords import learn_subwords
+from sat_tf.tokens import comparable, default_segmenter, default_unit, tokenize
 from sat_tf.vocabulary import UNK, Vocabulary
 
 WORDS = [

@@ -3,7 +3,8 @@ import unicodedata
 
 import pytest
 
-from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary, tokenize
+from sat_tf.tokens import tokenize
+from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 
 CAPTIONS = ["A dog runs .", "A dog sits .", "A cat sits ."]
 

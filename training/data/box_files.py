@@ -36,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.vocabulary import tokenize
+from sat_tf.tokens import tokenize
 from training.data.examples import Box, DataError
 
 OUTSIDE = "boxes outside the image, or without an area"

@@ -21,12 +21,12 @@ from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
+from sat_tf.joining import Unit
 from sat_tf.run_folder import RunFolder
 from sat_tf.scores.meteor_tables import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.trained.limits import FAMILIARITY, limit_files
-from sat_tf.vocabulary import Unit
 from training.cli import check_apart, peek_flag
 from training.config import read_run_config
 from training.data.config import DataConfig, DataName, Splits

@@ -21,10 +21,10 @@ import tensorflow as tf
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import as_utf8
+from sat_tf.joining import primary
 from sat_tf.layers.backbones import WITHOUT_NETWORK, canonical_name
 from sat_tf.progress import progress_bar
 from sat_tf.spellings import both_spellings
-from sat_tf.tokens import primary
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.config import RunConfig

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sat_tf.errors import TablesError, invalid_value
+from sat_tf.joining import Segmenter, Unit
 from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.ngrams import (
     BLEU_ORDERS,
@@ -33,7 +34,7 @@ from sat_tf.scores.score_tokens import (
     signature,
     tokens_version,
 )
-from sat_tf.tokens import Segmenter, Unit, default_segmenter
+from sat_tf.tokens import default_segmenter
 from training.metrics.bootstrap import (
     UNDEFINED,
     Interval,

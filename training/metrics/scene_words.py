@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.vocabulary import tokenize
+from sat_tf.tokens import tokenize
 from training.data.examples import Example, Split
 from training.data.sources.scenes import COLOURS, RELATIONS, SHAPES, SIZES, relation
 from training.metrics.calibration import WordConfidence

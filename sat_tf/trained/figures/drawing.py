@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from PIL import ImageDraw, ImageFont, features
 
-from sat_tf.tokens import primary
+from sat_tf.joining import primary
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 

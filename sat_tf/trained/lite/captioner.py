@@ -19,7 +19,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument
 from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.subwords import whole_words
+from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, limit_paths, limits_in
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.vocabulary import Vocabulary, tokenize
+from sat_tf.tokens import tokenize
+from sat_tf.vocabulary import Vocabulary
 from tests.image_files import exif_of
 from training.data.box_files import BoxedPhrase, read_boxes, split_words
 from training.data.boxes import (

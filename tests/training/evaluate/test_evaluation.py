@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sat_tf
+from sat_tf.tokens import tokenize
 from sat_tf.trained.captions import Caption
-from sat_tf.vocabulary import tokenize
 from training.config import read_run_config
 from training.data.boxes import place_boxes
 from training.data.examples import Example, Split

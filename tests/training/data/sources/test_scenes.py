@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sat_tf.vocabulary import tokenize
+from sat_tf.tokens import tokenize
 from training.data.sources import scenes
 
 

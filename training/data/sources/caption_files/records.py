@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 
 from sat_tf.images import SUFFIXES as READ_SUFFIXES
-from sat_tf.spellings import UNSPACED
+from sat_tf.joining import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
 
 IMAGE_SUFFIXES = READ_SUFFIXES
