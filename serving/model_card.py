@@ -16,7 +16,6 @@ from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
-from sat_tf.trained.lite.int8 import means_file
 from sat_tf.vocabulary import SPECIAL_TOKENS
 from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE, GRAPH_FILE
@@ -176,7 +175,7 @@ def described_precision(precision: str, captioner: Path | None, photographs: boo
         return precision
     if photographs:
         return "int8, biases corrected by what rounding moved on the photographs given"
-    if means_file(captioner) is None:
+    if published.means_file(captioner) is None:
         return "int8, biases not corrected: `--photographs` has them measured"
     return "int8, biases corrected by what rounding moved on training photographs"
 

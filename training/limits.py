@@ -11,9 +11,9 @@ import numpy as np
 from sat_tf.fields import to_dict
 from sat_tf.files import finite, write_atomically
 from sat_tf.run_folder import RunFolder
-from sat_tf.trained.limits import Confidence, Familiarity, Limits, caption_evidence
+from sat_tf.trained.limits import LEVELS, Confidence, Familiarity, Limits, caption_evidence
 from training.metrics.bootstrap import FEW
-from training.metrics.risk import OF_EACH, cross_validated, enough, judge
+from training.metrics.risk import OF_EACH, cross_validated, enough, fit_confidence, judge
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MOST = 6000
 """Images of a split whose annotations are read, spread over it."""
 _BATCH = 64
+_MOST_BYTES = 120_000  # of the directions: 160 kB in base64
+_LEAST = 1e-6  # of the variance, so that nothing is divided by 0
 
 
 def learn_familiarity(
@@ -44,10 +46,55 @@ def learn_familiarity(
     """
     means = [mean_annotations(captioner, *of_split) for of_split in inputs.items()]
     if len(means[0]) > 1 and len(means[1]):
-        found = Familiarity.learn(*means, weights=[captioner.weights_sha256])
+        found = fit_familiarity(*means, captioner.weights_sha256)
         write_atomically(RunFolder(captioner.path).familiarity, found.content())
         captioner.limits = Limits(found)
     return captioner
+
+
+def fit_familiarity(train: np.ndarray, dev: np.ndarray, weights: str) -> Familiarity:
+    """Learns from the mean annotations `[N, D]` of training images and `[M, D]` of dev images.
+
+    Args:
+        train: Those of two images or more.
+        dev: Those of one image or more.
+        weights: SHA-256 of the file of weights that gave them.
+    """
+    count, width = train.shape
+    mean = train.mean(axis=0, dtype=np.float64)
+    moved = (train - mean).astype(np.float32)
+    total = float(np.square(moved, dtype=np.float64).sum()) / count
+    k = max(min(_MOST_BYTES // width, (count - 1) // 2, width // 2), 1)
+    basis = _principal(moved, k)
+    scales = np.abs(basis).max(axis=1) / 127
+    whole = np.round(basis / scales[:, None]).astype(np.int8)
+    variances = np.square(moved @ (whole * scales[:, None]).T).mean(axis=0)
+    rest = (total - float(variances.sum())) / max(width - k, 1)
+    least = _LEAST * total / width or 1.0
+    found = Familiarity(
+        mean.astype(np.float32),
+        whole,
+        scales.astype(np.float32),
+        np.sqrt(np.maximum(variances, least)).astype(np.float32),
+        max(rest, least),
+        np.zeros(LEVELS, np.float32),
+        len(dev),
+        (weights,),
+    )
+    levels = np.quantile(found.distances(dev), np.linspace(0, 1, LEVELS))
+    found.levels[:] = np.maximum.accumulate(levels)
+    return found
+
+
+def _principal(moved: np.ndarray, k: int) -> np.ndarray:
+    """Returns the first k principal directions `[k, D]` of centred rows, by subspace iteration."""
+    width = moved.shape[1]
+    start = np.random.default_rng(0).normal(size=(width, min(k + 8, width)))
+    basis = np.linalg.qr(start)[0].astype(np.float32)
+    for _ in range(6):
+        basis = np.linalg.qr(moved.T @ (moved @ basis))[0]
+    _, _, turned = np.linalg.svd(moved @ basis, full_matrices=False)
+    return (basis @ turned.T).T[:k].astype(np.float64)
 
 
 def mean_annotations(captioner: TrainedCaptioner, split: Split, source: InputSource) -> np.ndarray:
@@ -91,7 +138,7 @@ def learn_confidence(
     figures = {name: [round(part, 2) for part in score] for name, score in scores.items()}
     figures = finite({"images": len(right), **figures, **details})
     kept = {"search": to_dict(search), "figures": figures}
-    found = Confidence.learn(evidence, right, weights=(captioner.weights_sha256,), **kept)
+    found = fit_confidence(evidence, right, weights=(captioner.weights_sha256,), **kept)
     write_atomically(path, found.content())
     captioner.limits = captioner.limits._replace(confidence=found)
     return found

@@ -33,12 +33,10 @@ UNFAMILIAR = 0.02
 UNLIKE = "This photograph is unlike those that the captioner learned from."
 SURE, UNSURE = 2 / 3, 1 / 3
 """Confidence from which, and below which, a caption is called likely to be right or wrong."""
+LEVELS = 201
+"""Quantiles of the distances of dev images."""
 
-_MOST_BYTES = 120_000  # of the directions: 160 kB in base64
-_LEVELS = 201
 _FORMAT = 1
-_LEAST_EVIDENCE = -1e3  # where there is no caption, log p is a million times as low
-_LEAST = 1e-6  # of the variance, so that nothing is divided by 0
 
 
 class _File:
@@ -123,40 +121,6 @@ class Familiarity(_File):
 
     _ARRAYS: ClassVar = {"mean": "<f4", "basis": "i1", "scales": "<f4", "deviations": "<f4"}
 
-    @classmethod
-    def learn(cls, train: np.ndarray, dev: np.ndarray, weights: Sequence[str] = ()) -> Self:
-        """Learns from the mean annotations `[N, D]` of training images and `[M, D]` of dev images.
-
-        Raises:
-            ValueError: There are fewer than two training images, or no dev image.
-        """
-        count, width = train.shape
-        if count < 2 or not len(dev):
-            raise ValueError("familiarity needs two training images and one dev image")
-        mean = train.mean(axis=0, dtype=np.float64)
-        moved = (train - mean).astype(np.float32)
-        total = float(np.square(moved, dtype=np.float64).sum()) / count
-        k = max(min(_MOST_BYTES // width, (count - 1) // 2, width // 2), 1)
-        basis = _principal(moved, k)
-        scales = np.abs(basis).max(axis=1) / 127
-        whole = np.round(basis / scales[:, None]).astype(np.int8)
-        variances = np.square(moved @ (whole * scales[:, None]).T).mean(axis=0)
-        rest = (total - float(variances.sum())) / max(width - k, 1)
-        least = _LEAST * total / width or 1.0
-        found = cls(
-            mean.astype(np.float32),
-            whole,
-            scales.astype(np.float32),
-            np.sqrt(np.maximum(variances, least)).astype(np.float32),
-            max(rest, least),
-            np.zeros(_LEVELS, np.float32),
-            len(dev),
-            tuple(weights),
-        )
-        levels = np.quantile(found.distances(dev), np.linspace(0, 1, _LEVELS))
-        found.levels[:] = np.maximum.accumulate(levels)
-        return found
-
     def distances(self, means: np.ndarray) -> np.ndarray:
         """Computes the distances `[B]` of images by their mean annotations `[B, D]`."""
         moved = np.asarray(means, np.float32) - self.mean
@@ -187,7 +151,7 @@ class Familiarity(_File):
         }
         arrays["basis"] = arrays["basis"].reshape(len(arrays["scales"]), len(arrays["mean"]))
         levels = np.array(values["levels"], np.float32)
-        if len(levels) != _LEVELS or len(arrays["deviations"]) != len(arrays["scales"]):
+        if len(levels) != LEVELS or len(arrays["deviations"]) != len(arrays["scales"]):
             raise ValueError("its shapes do not fit each other")
         return cls(
             **arrays,
@@ -196,17 +160,6 @@ class Familiarity(_File):
             images=int(values["images"]),
             weights=weights,
         )
-
-
-def _principal(moved: np.ndarray, k: int) -> np.ndarray:
-    """Returns the first k principal directions `[k, D]` of centred rows, by subspace iteration."""
-    width = moved.shape[1]
-    start = np.random.default_rng(0).normal(size=(width, min(k + 8, width)))
-    basis = np.linalg.qr(start)[0].astype(np.float32)
-    for _ in range(6):
-        basis = np.linalg.qr(moved.T @ (moved @ basis))[0]
-    _, _, turned = np.linalg.svd(moved @ basis, full_matrices=False)
-    return (basis @ turned.T).T[:k].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -230,24 +183,10 @@ class Confidence(_File):
     figures: Mapping[str, Any] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
 
-    @classmethod
-    def learn(cls, evidence: np.ndarray, right: np.ndarray, **kept: Any) -> Self:
-        """Fits a ridge-regularised logistic regression of `right` `[N]` on `[N, 4]`."""
-        evidence = np.maximum(evidence, _LEAST_EVIDENCE)
-        mean, scale = evidence.mean(axis=0), evidence.std(axis=0) + 1e-6
-        rows = np.column_stack([(evidence - mean) / scale, np.ones(len(right))])
-        ridge, found = np.diag([1.0, 1.0, 1.0, 1.0, 1e-6]), np.zeros(5)
-        for _ in range(50):
-            chance = _sigmoid(rows @ found)
-            slope = rows.T @ (chance - right) + ridge @ found
-            found -= np.linalg.solve((rows.T * (chance * (1 - chance))) @ rows + ridge, slope)
-        slopes = found[:4] / scale
-        return cls(float(found[4] - slopes @ mean), tuple(map(float, slopes)), **kept)
-
     def chances(self, evidence: np.ndarray) -> np.ndarray:
         """Returns the chance of each of `[N, 4]`."""
         known = np.minimum(evidence[:, 3] / UNFAMILIAR, 1)
-        return _sigmoid(self.bias + evidence @ np.array(self.slopes)) * known
+        return sigmoid(self.bias + evidence @ np.array(self.slopes)) * known
 
     def fits(self, search: SearchConfig) -> bool:
         """Returns whether captions of a search are those that it is of."""
@@ -271,7 +210,8 @@ class Confidence(_File):
         )
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """Computes the logistic function; far from 0 it stays finite."""
     return 1 / (1 + np.exp(-np.clip(x, -60, 60)))
 
 

@@ -212,6 +212,14 @@ def weight_hashes(folder: Path) -> list[str]:
     return [files[name] for name in WEIGHTS.values()]
 
 
+def means_file(folder: Path | None) -> Path | None:
+    """Returns the file of `lite.int8.moved_means` of a published captioner, if there is one."""
+    if folder is None or not (folder / MANIFEST).is_file():
+        return None
+    path = folder.absolute().parent / f"encoder-{weight_hashes(folder)[0][:16]}.int8.npz"
+    return path if path.is_file() else None
+
+
 def taught_by(folder: Path) -> dict[str, list[str]]:
     """Returns the teachers that a captioner's manifest names, see `write`.
 

@@ -8,6 +8,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Confidence, Limits
 from training.limits import judge_captions, learn_confidence
+from training.metrics.risk import fit_confidence
 
 RNG = np.random.default_rng(0)
 
@@ -43,7 +44,7 @@ def test_confidence_is_learned_from_dev_and_judged_by_captions_that_did_not_fit_
     others = captioner.limits.weighed(captions, SearchConfig(beam=2))
     assert judge_captions(found, "test", others, right) == ({}, {})
     # An image without a caption spoils nothing.
-    none = Confidence.learn(
+    none = fit_confidence(
         np.array([[-1e9, 0, 0, 0.5], *[[x, 2, 0, 0.5] for x in log_probs]]),
         np.array([False, *right]),
     )

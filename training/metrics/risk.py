@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.trained.limits import Confidence
+from sat_tf.trained.limits import Confidence, sigmoid
 from training.metrics.bootstrap import FEW, Interval, interval_over_images
 from training.metrics.calibration import WordConfidence, calibration_error, confidence_auroc
 
@@ -15,11 +15,32 @@ UNANSWERED = 0.3
 OF_EACH = 5
 """Captions that are right, and that are not, from which a confidence is learned."""
 _FOLDS = 10
+_LEAST_EVIDENCE = -1e3  # where there is no caption, log p is a million times as low
 
 
 def enough(right: np.ndarray) -> bool:
     """Returns whether so many captions, right or wrong, can fit a confidence."""
     return len(right) >= FEW and OF_EACH <= right.sum() <= len(right) - OF_EACH
+
+
+def fit_confidence(evidence: np.ndarray, right: np.ndarray, **kept: Any) -> Confidence:
+    """Fits a ridge-regularised logistic regression of `right` `[N]` on `[N, 4]`.
+
+    Args:
+        evidence: See `Confidence`.
+        right: Whether each caption is right.
+        **kept: Further fields of the confidence.
+    """
+    evidence = np.maximum(evidence, _LEAST_EVIDENCE)
+    mean, scale = evidence.mean(axis=0), evidence.std(axis=0) + 1e-6
+    rows = np.column_stack([(evidence - mean) / scale, np.ones(len(right))])
+    ridge, found = np.diag([1.0, 1.0, 1.0, 1.0, 1e-6]), np.zeros(5)
+    for _ in range(50):
+        chance = sigmoid(rows @ found)
+        slope = rows.T @ (chance - right) + ridge @ found
+        found -= np.linalg.solve((rows.T * (chance * (1 - chance))) @ rows + ridge, slope)
+    slopes = found[:4] / scale
+    return Confidence(float(found[4] - slopes @ mean), tuple(map(float, slopes)), **kept)
 
 
 def cross_validated(evidence: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -28,7 +49,7 @@ def cross_validated(evidence: np.ndarray, right: np.ndarray) -> np.ndarray:
     chances = np.zeros(len(right))
     for part in range(_FOLDS):
         own = fold == part
-        chances[own] = Confidence.learn(evidence[~own], right[~own]).chances(evidence[own])
+        chances[own] = fit_confidence(evidence[~own], right[~own]).chances(evidence[own])
     return chances
 
 

@@ -45,7 +45,6 @@ from sat_tf.trained.lite.captioner import (
     check_grid,
     read_settings,
 )
-from sat_tf.trained.lite.int8 import means_file, moved_means
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def precision_of(captioner: Path) -> str:
 
     `SAT_TF_LITE=float32` asks for float32.
     """
-    exact = os.environ.get(SWITCH) == "float32" or means_file(captioner) is None
+    exact = os.environ.get(SWITCH) == "float32" or published.means_file(captioner) is None
     return "float32" if exact else "int8"
 
 
@@ -294,6 +293,7 @@ def make(captioner: Trained, name: str) -> Path | None:
         Their folder; None if LiteRT cannot hold the captioner.
     """
     from sat_tf.trained.lite.graphs import encoder_name, write_graphs
+    from sat_tf.trained.lite.int8 import moved_means
 
     home, precision = _home(), precision_of(captioner.path)
     encoder = home / encoder_name(captioner, precision)

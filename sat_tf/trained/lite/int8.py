@@ -25,15 +25,6 @@ _VERSION = 5  # of LiteRT's convolution with float activations and a scale per c
 _WEIGHTS = "weights"
 
 
-def means_file(captioner: Path | None) -> Path | None:
-    """Returns the file of `moved_means` of a published captioner, if there is one."""
-    if captioner is None or not (captioner / published.MANIFEST).is_file():
-        return None
-    digest = published.weight_hashes(captioner)[0]
-    path = captioner.absolute().parent / f"encoder-{digest[:16]}.int8.npz"
-    return path if path.is_file() else None
-
-
 def moved_means(captioner: Path | None) -> list[np.ndarray] | None:
     """Reads how far int8 moves the means of an encoder's channels, of a published captioner.
 
@@ -44,7 +35,7 @@ def moved_means(captioner: Path | None) -> list[np.ndarray] | None:
     Raises:
         ValueError: The file is damaged, or of other weights.
     """
-    path = means_file(captioner)
+    path = published.means_file(captioner)
     if path is None:
         return None
     try:

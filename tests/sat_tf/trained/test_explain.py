@@ -9,10 +9,11 @@ import tensorflow as tf
 import sat_tf
 from sat_tf.trained import runs
 from sat_tf.trained.explain import WordByWord, explain
-from sat_tf.trained.limits import Familiarity, Limits
+from sat_tf.trained.limits import Limits
 from sat_tf.trained.lite import cache
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from tests.sat_tf.tiny_runs import PIXELS
+from training.limits import fit_familiarity
 
 
 class UniformAt:
@@ -70,7 +71,7 @@ def test_graphs_explain_as_tensorflow_does(run_of, loaded, kind, monkeypatch, tm
     noise = np.random.default_rng(0).normal(size=[2, 20, own.shape[1]])
     train = own + 0.1 + 0.1 * noise[0]
     dev = train.mean(axis=0) + np.linspace(0.0, 1.0, 20)[:, np.newaxis] * noise[1]
-    captioner.limits = Limits(Familiarity.learn(train, dev))
+    captioner.limits = Limits(fit_familiarity(train, dev, ""))
     monkeypatch.setattr(loaded[kind], "limits", captioner.limits)
     for sentence in (None, "a box", "a red dot near dogs"):  # graphs take three rows at once
         found, expected = (c.explain(PIXELS, sentence) for c in (captioner, loaded[kind]))

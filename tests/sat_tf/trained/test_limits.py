@@ -16,6 +16,8 @@ from sat_tf.trained import published
 from sat_tf.trained.limits import UNFAMILIAR, UNLIKE, Confidence, Familiarity, Limits, remarks
 from sat_tf.trained.runs import load_captioner
 from tests.sat_tf.tiny_runs import PIXELS, contents, write_run
+from training.limits import fit_familiarity
+from training.metrics.risk import fit_confidence
 
 RNG = np.random.default_rng(0)
 NOISE = np.random.default_rng(2).integers(0, 256, [32, 32, 3], np.uint8)
@@ -29,7 +31,7 @@ def images(count: int, width: int = 40) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def familiarity() -> Familiarity:
-    return Familiarity.learn(images(300), images(200), ["encoder"])
+    return fit_familiarity(images(300), images(200), "encoder")
 
 
 def test_familiarity_is_the_share_of_dev_images_that_lie_farther(familiarity):
@@ -45,7 +47,7 @@ def test_familiarity_is_the_share_of_dev_images_that_lie_farther(familiarity):
 def test_confidence_is_fitted_to_what_was_right(familiarity):
     evidence = np.column_stack([RNG.normal(-9, 3, 4000), *RNG.uniform(0.1, 1, [3, 4000])])
     chance = 1 / (1 + np.exp(-(4 + 0.5 * evidence[:, 0])))
-    found = Confidence.learn(evidence, RNG.random(4000) < chance)
+    found = fit_confidence(evidence, RNG.random(4000) < chance)
     np.testing.assert_allclose(found.chances(evidence), chance, atol=0.06)
     evidence[:, 3] = UNFAMILIAR / 4  # less than a dev image tells of: it goes to 0
     half = evidence.copy()
@@ -66,7 +68,7 @@ def test_files_hold_what_was_learned_and_refuse_other_weights(familiarity, tmp_p
         path.write_text(json.dumps(values | change))
         with pytest.raises(RunError, match="damaged"):
             Familiarity.read(path, ["encoder"])
-    wide = Familiarity.learn(images(90, 3328), images(40, 3328))
+    wide = fit_familiarity(images(90, 3328), images(40, 3328), "encoder")
     assert len(wide.content()) < 200_000
 
 
@@ -77,10 +79,10 @@ def limited(tmp_path_factory):
     captioner = load_captioner(folder.path)
     noise = RNG.integers(0, 256, [60, 32, 32, 3]).astype(np.float32)
     means = captioner.annotate(noise).numpy().mean(axis=1)
-    weights = [sha256_of(folder.best_weights)]
-    folder.familiarity.write_bytes(Familiarity.learn(means[:40], means[40:], weights).content())
+    weights = sha256_of(folder.best_weights)
+    folder.familiarity.write_bytes(fit_familiarity(means[:40], means[40:], weights).content())
     search = to_dict(captioner.config.search)
-    sure = Confidence(0.5, (0.1, -0.02, 0.3, 1.0), search, {"images": 20}, tuple(weights))
+    sure = Confidence(0.5, (0.1, -0.02, 0.3, 1.0), search, {"images": 20}, (weights,))
     folder.confidence.write_bytes(sure.content())
     return folder.path
 
