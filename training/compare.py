@@ -39,11 +39,7 @@ from training.evaluate.reports import (
 )
 from training.evaluate.systems import LABELS, by_system, means_over_seeds, score_table
 from training.metrics.bootstrap import Interval, few_images_note, resampled_means
-from training.metrics.captions import (
-    CaptionScores,
-    paired_over_seeds,
-    score_captions,
-)
+from training.metrics.captions import CaptionScores, paired_over_seeds, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
 from training.tables import text_table
 
@@ -62,7 +58,7 @@ class Arguments:
     """Your copy of the data set; the one that the runs were trained on by default."""
     split: str = "dev"
     """Split: train, dev or test."""
-    samples: int = 1000
+    samples: PositiveInt = 1000
     """Bootstrap resamples."""
     score_tokens: ScoreTokens | None = None
     """Tokeniser of all scores, see docs/metrics.md; by default as in the reports, if they agree."""

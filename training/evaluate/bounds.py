@@ -1,19 +1,24 @@
-"""Bounds of hard attention's likelihood, and the gap that its expectation leaves."""
+"""Cost of the approximations of attention: bounds on log p(y|a), and the NWGM gap (Sec. 4.2).
+
+Shapes: B captions, T words, L locations, K vocabulary, M samples per caption.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.estimators import importance_weighted_bound
-from sat_tf.objectives.likelihood import word_mask
+from sat_tf.layers.decoder import Attended, AttentionOutput, RNNDecoder
+from sat_tf.layers.lstm import State, unroll
+from sat_tf.objectives.estimators import by_sample, importance_weighted_bound
+from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.trained.captioning import TrainedCaptioner
 from training.data.batches import pad_tokens
 from training.data.examples import Split
 from training.data.image_loader import InputSource
-from training.evaluate.diagnostics import nwgm_gaps, sampled_log_likelihood
 from training.evaluate.reading import Reading
 
 SAMPLES = 50
@@ -50,7 +55,7 @@ class Bounds:
         Returns:
             `elbo` and `importance_weighted_bound_M` for M = 5 and, given as many samples, 50, in
             nats per caption, all from the same samples in groups of M; `nwgm_gap` and
-            `forward_gap`, nats per word (`training.evaluate.diagnostics.nwgm_gaps`).
+            `forward_gap`, nats per word (`nwgm_gaps`).
         """
         sums = dict.fromkeys(self._names, 0.0)
         for number, start in enumerate(range(0, len(self), _CAPTIONS)):
@@ -92,3 +97,101 @@ def quick_bounds(
 ) -> Callable[[], dict[str, float]]:
     """Returns what measures the bounds on so few images that it takes seconds."""
     return Bounds(Reading(captioner, split, source), _QUICK_IMAGES, _QUICK_SAMPLES).measure
+
+
+def sampled_log_likelihood(
+    decoder: RNNDecoder, annotations: tf.Tensor, tokens: tf.Tensor, samples: int, seed: tf.Tensor
+) -> tf.Tensor:
+    """`log p(y_t | y_<t, s_m, a)` for M sequences of locations drawn from p(s|a).
+
+    Args:
+        decoder: One with attention.
+        annotations: `[B, L, D]`.
+        tokens: int32 `[B, T + 1]`, <start> ... <end>, padded with 0.
+        samples: M.
+        seed: int32 `[2]`.
+
+    Returns:
+        float32 `[M, B, T]`, nats, zero on padding.
+    """
+    words, targets = tokens[:, :-1], tf.repeat(tokens[:, 1:], samples, axis=0)
+    outputs = decoder(annotations, words, selection="sample", seed=seed, samples=samples)
+    log_lik = word_log_likelihood(outputs.logits, targets, word_mask(targets))
+    return by_sample(log_lik, samples)
+
+
+class NWGMGaps(NamedTuple):
+    """Divergences from the expectation over locations, nats per word, float32 `[B, T]`."""
+
+    nwgm: tf.Tensor
+    """`KL(sum_i alpha_i softmax(n_i) || softmax(sum_i alpha_i n_i))`."""
+    forward: tf.Tensor
+    """`KL(sum_i alpha_i softmax(n_i) || p)`, p of the forward pass with `E[z]`."""
+
+
+def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> NWGMGaps:
+    """Divergence of soft attention from the expectation that it approximates, at every word.
+
+    `n_i` are the logits with location i as the context, both in the gates of the LSTM and in the
+    deep output. The state before each word is that of the forward pass with `E[z]`.
+
+    Args:
+        decoder: One with attention.
+        annotations: `[B, L, D]`.
+        words: int32 `[B, T]`, from <start>, the word before each prediction.
+
+    Returns:
+        `NWGMGaps`; zero if all locations predict the same word.
+
+    References:
+        Xu et al. (2015), Sec. 4.2, arXiv:1502.03044; Baldi & Sadowski (2014).
+    """
+    attended, first = decoder.begin(annotations)
+
+    def step(words_t: tf.Tensor, state: State) -> tuple[NWGMGaps, State]:
+        embeddings = decoder.embedding(words_t)
+        attention = decoder.attend(attended, state, "expectation", embeddings=embeddings)
+        logits, after = _read(decoder, words_t, attention.context, state)
+        by_location = _logits_by_location(decoder, attended, words_t, state, attention)
+        log_alpha = tf.nn.log_softmax(attention.alignment_scores)[..., tf.newaxis]
+        expected = tf.reduce_logsumexp(log_alpha + tf.nn.log_softmax(by_location), axis=1)
+        geometric = tf.reduce_sum(tf.exp(log_alpha) * by_location, axis=1)
+        gaps = NWGMGaps(_divergence(expected, geometric), _divergence(expected, logits))
+        return gaps, after
+
+    outputs = NWGMGaps(tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.float32))
+    gaps, _ = unroll(step, first, tf.transpose(words), outputs)
+    return NWGMGaps(*map(tf.transpose, gaps))
+
+
+def _logits_by_location(
+    decoder: RNNDecoder,
+    attended: Attended,
+    words: tf.Tensor,
+    state: State,
+    attention: AttentionOutput,
+) -> tf.Tensor:
+    """Logits with each location as the context, `[B, L, K]`."""
+    annotations = attended.annotations
+    locations = annotations.shape[1]
+    beta = tf.cast(attention.beta[:, tf.newaxis, tf.newaxis], annotations.dtype)
+    contexts = tf.reshape(beta * annotations, [-1, annotations.shape[-1]])
+    words, *state = (tf.repeat(rows, locations, axis=0) for rows in (words, *state))
+    logits, _ = _read(decoder, words, contexts, State(*state))
+    return tf.reshape(logits, [-1, locations, decoder.vocabulary_size])
+
+
+def _read(
+    decoder: RNNDecoder, words: tf.Tensor, contexts: tf.Tensor, state: State
+) -> tuple[tf.Tensor, State]:
+    """Reads previous words with given contexts, one per row; returns logits and next state."""
+    embeddings = decoder.embedding(words)
+    gates = decoder.cell.project_words(embeddings), decoder.cell.project_context(contexts)
+    after = decoder.cell.step(*gates, state)
+    return decoder.deep_output(after.hidden, contexts, embeddings), after
+
+
+def _divergence(log_p: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """`KL(p || softmax(logits))`, p normalised: `[B, K] -> [B]`; clipped at 0 against rounding."""
+    divergence = tf.reduce_sum(tf.exp(log_p) * (log_p - tf.nn.log_softmax(logits)), axis=-1)
+    return tf.maximum(divergence, 0.0)

@@ -61,25 +61,12 @@ _GROUPS = {
 }
 """Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
 
-# Keys that lead the report; others follow in alphabetical order.
-_SECTIONS = ("scores", "intervals", "bounds", "notes", "recipe", "seed", "captions", "data")
-_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "signature", "search")
-_SECTIONS += ("metric_versions",)
-_SCORES = tuple(f"bleu_{n}" for n in range(1, 5)) + tuple(f"bleu_{n}_no_bp" for n in range(1, 5))
-_SCORES += ("brevity_ratio", "meteor", "cider", "rouge_l")
-_SCORES += tuple(
-    metric + kind
-    for metric in ("pointing_game", "attention_correctness")
-    for kind in ("", "_uniform", "_centre", "_shuffled")
-)
-_SCORES += ("correctness_ratio", "box_share")
-_LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
-_PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
+_PACKAGES += ("tensorflow-datasets",)
 _EXAMPLES = 3
 
 
-def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path, Path]:
+def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
     """Writes `report.json` and `report.md`, each atomically.
 
     Args:
@@ -87,21 +74,12 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path
         report: Numbers, texts, lists and mappings by key; NumPy values, paths and named tuples
             become plain JSON, numbers that are not finite null. `scores` maps metric -> value,
             `intervals` (optional) metric -> `Interval`; `notes` is a list.
-
-    Returns:
-        The two paths.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    plain = _ordered(_plain(report), _SECTIONS, _LAST)
-    for section in ("scores", "intervals"):
-        if isinstance(plain.get(section), dict):
-            plain[section] = _ordered(plain[section], _SCORES)
-    paths = directory / REPORT_FILE, directory / MARKDOWN_FILE
-    text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-    for path, content in zip(paths, (text + "\n", _markdown(plain)), strict=True):
-        write_atomically(path, content)
-    return paths
+    plain = _plain(report)
+    write_json(directory / REPORT_FILE, plain)
+    write_atomically(directory / MARKDOWN_FILE, _markdown(plain))
 
 
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
@@ -113,8 +91,7 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
         scores: Metric -> value.
         intervals: Metric -> `(estimate, low, high)`, such as `training.metrics.bootstrap.Interval`.
     """
-    rows = score_rows(_ordered(scores, _SCORES), intervals or {})
-    return text_table(rows, (0, 2))
+    return text_table(score_rows(scores, intervals or {}), (0, 2))
 
 
 def write_evaluation(
@@ -310,18 +287,19 @@ def read_grounding(path: Path) -> dict[str, dict[str, float]]:
     return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}
 
 
-def decimals(score: str) -> int:
-    """Returns the decimals of a score: of gaps four, ratios and nats per word three, others two."""
-    if score.endswith("_gap"):
-        return 4
-    return 3 if score.endswith("_ratio") or score.startswith(("nll_phrase", "deletion")) else 2
-
-
 def number(score: str, value: float | None, sign: str = "") -> str:
-    """Formats the value of a score; one that is None or not finite is "undefined"."""
+    """Formats the value of a score; one that is None or not finite is "undefined".
+
+    Gaps have four decimals, ratios and nats per word three, other scores two.
+    """
     if value is None or not math.isfinite(value):
         return "undefined"
-    return f"{value:{sign}.{decimals(score)}f}"
+    decimals = 2
+    if score.endswith("_gap"):
+        decimals = 4
+    elif score.endswith("_ratio") or score.startswith(("nll_phrase", "deletion")):
+        decimals = 3
+    return f"{value:{sign}.{decimals}f}"
 
 
 def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
@@ -358,13 +336,6 @@ def markdown_cell(value: Any) -> str:
     return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")
 
 
-def _ordered(mapping: Mapping[str, Any], first: Sequence[str], last: Sequence[str] = ()) -> dict:
-    head = [key for key in first if key in mapping]
-    tail = [key for key in last if key in mapping]
-    middle = sorted(set(mapping) - set(head) - set(tail))
-    return {key: mapping[key] for key in (*head, *middle, *tail)}
-
-
 def _plain(value: Any) -> Any:
     """Converts a value to JSON's types."""
     if hasattr(value, "_asdict"):
@@ -373,8 +344,6 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=str)
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, float):

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
-
 FEW = 30
 """Fewer images, of those in which something was measured, give no interval: their resamples tell
 too little of other images."""
@@ -27,13 +25,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 class Interval(NamedTuple):
-    """Score, or difference of scores, with its confidence interval.
-
-    Attributes:
-        difference: Estimate on the images themselves (of `a - b` if paired).
-        low: Lower end.
-        high: Upper end.
-    """
+    """Score, or difference of scores, on the images themselves, with its confidence interval."""
 
     difference: float
     low: float
@@ -65,11 +57,7 @@ def resampled_means(sums: np.ndarray, sizes: np.ndarray, samples: int = 1000) ->
 
 
 def interval_over_images(
-    statistic: Statistic,
-    count: int,
-    samples: int = 1000,
-    seed: int = 0,
-    measured: int | None = None,
+    statistic: Statistic, count: int, samples: int = 1000, measured: int | None = None
 ) -> Interval:
     """Computes the interval of any statistic of images.
 
@@ -77,16 +65,13 @@ def interval_over_images(
         statistic: Maps weights `[S, N]`, how often each image counts, to values `[S]`; NaN for a
             draw that says nothing, which then does not count.
         count: Number of images, N.
-        samples: See `training.metrics.captions.score_interval`.
-        seed: See `training.metrics.captions.score_interval`.
+        samples: Number of resamples, at least 1.
         measured: Number of images that say something; all of them by default.
     """
-    if samples < 1:
-        raise invalid_value("samples", "a positive integer", samples)
     estimate = float(statistic(np.ones((1, count)))[0])
     if (count if measured is None else measured) < FEW:
         return Interval(estimate, math.nan, math.nan)
-    values = np.concatenate([statistic(weights) for weights in resamples(count, samples, seed)])
+    values = np.concatenate([statistic(weights) for weights in resamples(count, samples)])
     values = values[~np.isnan(values)]
     shares = np.array([(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
     if count < SMALL:
@@ -115,9 +100,9 @@ def _bca_shares(
     return [normal.cdf(bias + z / (1.0 - acceleration * z)) for z in moved]
 
 
-def resamples(count: int, samples: int = 1000, seed: int = 0) -> Iterator[np.ndarray]:
+def resamples(count: int, samples: int = 1000) -> Iterator[np.ndarray]:
     """Yields how often each image is drawn, `[<= _CHUNK, count]` at a time."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     for start in range(0, samples, _CHUNK):
         size = min(_CHUNK, samples - start)
         drawn = rng.integers(count, size=(size, count)) + count * np.arange(size)[:, None]

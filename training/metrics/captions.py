@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.errors import TablesError, invalid_value
+from sat_tf.errors import TablesError
 from sat_tf.joining import Segmenter, Unit
 from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.ngrams import (
@@ -25,14 +25,12 @@ from sat_tf.scores.ngrams import (
     rouge_scores,
 )
 from sat_tf.scores.score_tokens import (
-    DEFINITIONS,
     NOT_WORDS,
     OVER_CHARACTERS,
     UNSPLIT,
     ScoreTokens,
     default_tokens,
     signature,
-    tokens_version,
 )
 from sat_tf.tokens import default_segmenter
 from training.metrics.bootstrap import (
@@ -65,7 +63,6 @@ class CaptionScores:
         tokeniser: Name of what split the captions, one of `ScoreTokens`.
         meteor: `[N, 23]` statistics that give corpus METEOR (`meteor_scores`), or None.
         notes: Sentences for the report: what was left out, and why.
-        versions: Versions of the programs behind the scores.
         signature: What scores have to share to be compared, in a line like sacrebleu's.
         tables: METEOR's tables.
         verdict: A sentence on whether captions fit their own images, see `verdict`.
@@ -80,7 +77,6 @@ class CaptionScores:
     tokeniser: str
     meteor: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     tables: Tables = ENGLISH
     verdict: tuple[str, ...] = ()
@@ -90,13 +86,12 @@ class CaptionScores:
         """Returns the part of a report that is about them, with intervals."""
         measured = [name for name in _WITH_INTERVALS if name in self.scores]
         return {
+            "scores": dict(self.scores),
+            "intervals": {name: score_interval(self, name) for name in measured},
+            "notes": [*self.notes, *few_images_note(len(self.image_ids))],
             "images": len(self.image_ids),
             "tokeniser": self.tokeniser,
             "signature": self.signature,
-            "scores": dict(self.scores),
-            "intervals": {name: score_interval(self, name) for name in measured},
-            "metric_versions": self.versions,
-            "notes": [*self.notes, *few_images_note(len(self.image_ids))],
         }
 
 
@@ -104,7 +99,6 @@ def score_captions(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
     *,
-    meteor: bool | None = None,
     tokens: ScoreTokens | None = None,
     language: str = "en",
     unit: Unit = "words",
@@ -115,19 +109,17 @@ def score_captions(
     Args:
         candidates: Image id -> caption. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
-        meteor: True requires METEOR, False skips it, None computes it if its tables are there.
         tokens: What splits all captions; by default that of `default_tokens`.
         language: Language code of the captions, such as "de".
         unit: How captions were split for the captioner, for the default of `tokens`.
         segmenter: The same.
 
     Returns:
-        The scores; `notes` names what is missing.
+        The scores; `notes` names what is missing, such as METEOR without its tables.
 
     Raises:
-        ValueError: Nothing to score, ids that differ, an image without references, METEOR
-            required for scores over characters, or a package that splits is not installed.
-        TablesError: `meteor=True` and METEOR's tables are missing.
+        ValueError: Nothing to score, ids that differ, an image without references, or a package
+            that splits is not installed.
     """
     check_pairs(candidates, references)
     notes: list[str] = []
@@ -136,21 +128,15 @@ def score_captions(
     if found.tokeniser in ("ptb", "simple") and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
     if characters := found.tokeniser in OVER_CHARACTERS:
-        if meteor:
-            expected = f"False or None for scores over {found.tokeniser!r} tokens"
-            raise invalid_value("meteor", expected, True)
-        meteor = False
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
     if empty := sum(not caption for caption in found.candidates):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
     texts = (found.candidates, found.references)
     bleu = bleu_statistics(*texts)
-    per_image = bleu_scores(bleu) | {"cider": cider_scores(*texts), "rouge_l": rouge_scores(*texts)}
+    per_image = bleu_scores(bleu)
     scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
-    scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
-    undefined = _undefined_note(scores, "characters" if characters else "words")
-    fit, rows, tables, right = verdict(candidates, found), None, ENGLISH, None
-    if meteor or meteor is None:
+    rows, tables, right = None, ENGLISH, None
+    if not characters:
         try:
             program = meteor_of(language)
             rows, tables = program.statistics(*texts), program.tables
@@ -158,9 +144,12 @@ def score_captions(
             scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
             right = program.grounded(*texts)
         except TablesError as error:
-            if meteor:
-                raise
             notes.append(f"METEOR is left out: {error}")
+    means = {"cider": cider_scores(*texts), "rouge_l": rouge_scores(*texts)}
+    per_image |= means
+    scores |= {name: float(np.mean(values)) for name, values in means.items()}
+    notes += _undefined_note(scores, "characters" if characters else "words")
+    with_meteor = None if rows is None else str(tables)
     return CaptionScores(
         scores,
         tuple(candidates),
@@ -168,18 +157,15 @@ def score_captions(
         bleu,
         found.tokeniser,
         rows,
-        notes + undefined,
-        _versions(found.tokeniser, rows is not None),
-        signature(
-            found.tokeniser, language, found.references, None if rows is None else str(tables)
-        ),
+        notes,
+        signature(found.tokeniser, language, found.references, with_meteor),
         tables,
-        fit,
+        verdict(candidates, found),
         right,
     )
 
 
-def score_interval(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
+def score_interval(a: CaptionScores, metric: str, samples: int = 1000) -> Interval:
     """Computes the 95 % interval of one system's score.
 
     Images are drawn with replacement and each draw is scored: BLEU and METEOR from summed
@@ -192,22 +178,18 @@ def score_interval(a: CaptionScores, metric: str, samples: int = 1000, seed: int
     Args:
         a: Scores with their statistics.
         metric: Key of `a.per_image`.
-        samples: Number of resamples, at least 1.
-        seed: Seed of the draws; the same seed and number of images give the same draws.
+        samples: Number of resamples, at least 1; the same number of images gives the same draws.
 
     Returns:
         Estimate, low, high, on the scale of the metric; all NaN if the score is undefined, the ends
         if there are fewer than `FEW` images. A draw whose BLEU is undefined counts as 0, the limit
         of fewer and fewer matches.
 
-    Raises:
-        ValueError: Unknown metric, or arguments out of range.
-
     References:
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
         (1987), "Better Bootstrap Confidence Intervals".
     """
-    return _interval([a], [1.0], metric, samples, seed)
+    return _interval([(1.0, a)], metric, samples)
 
 
 def paired_over_seeds(
@@ -223,60 +205,32 @@ def paired_over_seeds(
 
     Args:
         a: Scores of each run of the first system.
-        b: Scores of each run of the second.
+        b: Scores of each run of the second; all of the same images, in one order.
         metric: See `score_interval`, as for all else.
         samples: Number of resamples.
-
-    Raises:
-        ValueError: As `score_interval`, or systems scored on different images or in another
-            language or by another tokeniser.
     """
-    shares = [1 / len(a)] * len(a) + [-1 / len(b)] * len(b)
-    return _interval([*a, *b], shares, metric, samples)
+    shares = [(1 / len(a), one) for one in a] + [(-1 / len(b), one) for one in b]
+    return _interval(shares, metric, samples)
 
 
-def _interval(
-    scores: Sequence[CaptionScores],
-    shares: Sequence[float],
-    metric: str,
-    samples: int,
-    seed: int = 0,
-) -> Interval:
+def _interval(shares: Sequence[tuple[float, CaptionScores]], metric: str, samples: int) -> Interval:
     """Computes the interval of a sum of scores, each with its share."""
-    orders = [_order(scores[0], one) for one in scores]
-    if any(math.isnan(one.scores.get(metric, 0.0)) for one in scores):
+    if any(math.isnan(one.scores.get(metric, 0.0)) for _, one in shares):
         return UNDEFINED
-
-    def total(weights: np.ndarray) -> np.ndarray:
-        parts = zip(scores, orders, shares, strict=True)
-        return sum(share * _resampled(one, metric, order, weights) for one, order, share in parts)
-
-    return interval_over_images(total, len(scores[0].image_ids), samples, seed)
-
-
-def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
-    """Returns the place in `b` of each image of `a`."""
-    if (a.tokeniser, a.signature) != (b.tokeniser, b.signature):
-        wanted, got = (one.signature or one.tokeniser for one in (a, b))
-        raise invalid_value("b", f"scores with the signature of `a` ({wanted})", got)
-    if different := set(a.image_ids) ^ set(b.image_ids):
-        got = f"{len(different)} images found in one only"
-        raise invalid_value("b", "scores of the images of `a`", got)
-    position = {image: n for n, image in enumerate(b.image_ids)}
-    return np.array([position[image] for image in a.image_ids])
+    return interval_over_images(
+        lambda weights: sum(share * _resampled(one, metric, weights) for share, one in shares),
+        len(shares[0][1].image_ids),
+        samples,
+    )
 
 
-def _resampled(
-    scores: CaptionScores, metric: str, order: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+def _resampled(scores: CaptionScores, metric: str, weights: np.ndarray) -> np.ndarray:
     """Computes the metric `[S]` if image n counts `weights[s, n]` times."""
-    if metric not in scores.per_image:
-        raise invalid_value("metric", f"one of {', '.join(scores.per_image)}", repr(metric))
     if metric.startswith("bleu") or metric == "brevity_ratio":
-        return np.nan_to_num(bleu_scores(weights @ scores.bleu[order])[metric])
+        return np.nan_to_num(bleu_scores(weights @ scores.bleu)[metric])
     if metric == "meteor":
-        return meteor_scores(weights @ scores.meteor[order], scores.tables)
-    return weights @ scores.per_image[metric][order] / weights.sum(axis=1)
+        return meteor_scores(weights @ scores.meteor, scores.tables)
+    return weights @ scores.per_image[metric] / weights.sum(axis=1)
 
 
 def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str, ...]:
@@ -337,11 +291,3 @@ def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
     run = f"{first} {unit} in a row" if first > 1 else f"any of its {unit}"
     names, verb = ", ".join(f"BLEU-{n}" for n in orders), "is" if len(orders) == 1 else "are"
     return [f"{names} {verb} undefined: no caption has {run} in common with a reference.", *found]
-
-
-def _versions(tokeniser: ScoreTokens, with_meteor: bool) -> dict[str, str]:
-    versions = {"pycocoevalcap": DEFINITIONS}
-    versions["tokeniser"] = f"{tokeniser} {tokens_version(tokeniser)}"
-    if with_meteor:
-        versions["meteor"] = "1.5"
-    return versions

@@ -14,7 +14,7 @@ from tests.sat_tf.layers.decoder_numpy import (
     make_decoder,
     softmax,
 )
-from training.evaluate.diagnostics import nwgm_gaps, sampled_log_likelihood
+from training.evaluate.bounds import nwgm_gaps, sampled_log_likelihood
 
 
 class LookAt:

@@ -61,7 +61,7 @@ def assert_scores(scores: dict, printed: tuple, digits: int) -> None:
 
 def test_nlg_eval_s_own_test_gets_its_scores():
     references = {"image": ["this is a test", "this is also a test"]}
-    scores = score_captions({"image": "this is a good test"}, references, meteor=True).scores
+    scores = score_captions({"image": "this is a good test"}, references).scores
     assert_scores(scores, NLG_EVAL_TEST, 6)
     assert np.isnan(scores["cider"])
 

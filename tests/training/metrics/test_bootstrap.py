@@ -14,9 +14,9 @@ from training.metrics.captions import (
 )
 
 
-def made_up(count=200, seed=0, quality=0.5, tokeniser="simple", ids=None):
+def made_up(count=200, quality=0.5):
     """Scores of a system which finds each n-gram with probability `quality ** n`."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     length = rng.integers(5, 15, count)
     guess = np.maximum(0, length[:, None] - np.arange(4))
     correct = rng.binomial(guess, quality ** np.arange(1, 5))
@@ -24,8 +24,7 @@ def made_up(count=200, seed=0, quality=0.5, tokeniser="simple", ids=None):
     per_image = bleu_scores(statistics) | {"cider": rng.normal(50, 20, count)}
     scores = {name: float(v) for name, v in bleu_scores(statistics.sum(0)).items()}
     scores["cider"] = float(per_image["cider"].mean())
-    ids = tuple(ids or (str(i) for i in range(count)))
-    return CaptionScores(scores, ids, per_image, statistics, tokeniser)
+    return CaptionScores(scores, tuple(map(str, range(count))), per_image, statistics, "simple")
 
 
 @pytest.mark.parametrize("metric", ["bleu_1", "bleu_4", "bleu_4_no_bp", "brevity_ratio", "cider"])
@@ -45,11 +44,11 @@ def test_interval_of_a_mean_has_the_width_of_theory():
 
 def test_bleu_is_resampled_as_a_corpus():
     scores = made_up(count=SMALL)
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(0)
     drawn = rng.integers(SMALL, size=(7, SMALL))
     expected = [float(bleu_scores(scores.bleu[chosen].sum(0))["bleu_4"]) for chosen in drawn]
     low, high = np.quantile(expected, [0.025, 0.975])
-    interval = score_interval(scores, "bleu_4", samples=7, seed=5)
+    interval = score_interval(scores, "bleu_4", samples=7)
     assert (interval.low, interval.high) == pytest.approx((low, high))
 
 
@@ -83,25 +82,13 @@ def test_intervals_of_bleu_4_on_100_images_cover_the_truth_as_often_as_they_say(
     assert shares[SMALL] > 0.93 > shares[0] > 0.90, shares
 
 
-def test_a_system_does_not_differ_from_itself():
-    assert paired_over_seeds([made_up()], [made_up()], "bleu_4", samples=50) == (0.0, 0.0, 0.0)
-
-
-def test_the_sign_is_that_of_a_minus_b():
+def test_a_difference_is_a_minus_b_and_none_from_itself():
     better, worse = made_up(quality=0.6), made_up(quality=0.4)
+    assert paired_over_seeds([better], [better], "bleu_4", samples=50) == (0.0, 0.0, 0.0)
     interval = paired_over_seeds([better], [worse], "bleu_4", samples=200)
     assert 0 < interval.low < interval.difference < interval.high
     expected = better.scores["bleu_4"] - worse.scores["bleu_4"]
     assert interval.difference == pytest.approx(expected)
-
-
-def test_pairing_follows_the_images_not_their_order():
-    a = made_up()
-    reverse = np.arange(200)[::-1]
-    per_image = {name: values[reverse] for name, values in a.per_image.items()}
-    b = CaptionScores(a.scores, a.image_ids[::-1], per_image, a.bleu[reverse], a.tokeniser)
-    for metric in ("bleu_4", "cider"):
-        assert paired_over_seeds([a], [b], metric, samples=20) == pytest.approx((0, 0, 0), abs=1e-9)
 
 
 def test_means_over_what_images_hold_count_by_how_much_that_is():
@@ -165,15 +152,3 @@ def test_draws_without_a_match_count_as_zero():
     ids = tuple(map(str, range(300)))
     interval = score_interval(CaptionScores(scores, ids, bleu_scores(one), one, "simple"), "bleu_4")
     assert interval.low == 0 < interval.difference < interval.high
-
-
-def test_bad_arguments_are_errors():
-    scores = made_up()
-    with pytest.raises(ValueError, match="`metric`.*'meteor'"):
-        score_interval(scores, "meteor")
-    with pytest.raises(ValueError, match="`samples`"):
-        score_interval(scores, "cider", samples=0)
-    with pytest.raises(ValueError, match="signature of `a`"):
-        paired_over_seeds([scores], [made_up(tokeniser="ptb")], "cider")
-    with pytest.raises(ValueError, match="2 images"):
-        paired_over_seeds([scores], [made_up(ids=["x", *map(str, range(1, 200))])], "cider")
