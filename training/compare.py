@@ -38,7 +38,7 @@ from training.evaluate.reports import (
     read_grounding,
 )
 from training.evaluate.systems import LABELS, by_system, means_over_seeds, score_table
-from training.metrics.bootstrap import Interval, few_images_note, resampled_means
+from training.metrics.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
 from training.metrics.captions import CaptionScores, paired_over_seeds, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
 from training.tables import text_table
@@ -58,8 +58,6 @@ class Arguments:
     """Your copy of the data set; the one that the runs were trained on by default."""
     split: str = "dev"
     """Split: train, dev or test."""
-    samples: PositiveInt = 1000
-    """Bootstrap resamples."""
     score_tokens: ScoreTokens | None = None
     """Tokeniser of all scores, see docs/metrics.md; by default as in the reports, if they agree."""
 
@@ -173,7 +171,7 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
         ValueError: One was evaluated on other images or captions, in another language, or by
             another tokeniser if none is given.
     """
-    data_dir, samples, seeds = arguments.data_dir, arguments.samples, arguments.seeds
+    data_dir, seeds = arguments.data_dir, arguments.seeds
     if data_dir is None:
         # An evaluation of a run is its folder `evaluation/SPLIT`.
         data_dir = common_data_dir(RunFolder(one.folder.absolute().parent.parent) for one in found)
@@ -197,16 +195,14 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
     }
     first, *others = by_system(scores, seeds)
     differences = {
-        name: [paired_over_seeds(o, first, name, samples) for o in others] for name in metrics
+        name: [paired_over_seeds(own, first, name) for own in others] for name in metrics
     }
     of_phrases, maps_notes = grounded(found, list(references))
     for name, (sums, sizes) in of_phrases.items():
         means = [np.mean(own, axis=0) for own in by_system(sums, seeds)]
         table[name] = [one.sum() / sizes.sum() for one in means]
-        differences[name] = [
-            resampled_means(other - means[0], sizes, samples) for other in means[1:]
-        ]
-    lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
+        differences[name] = [resampled_means(other - means[0], sizes) for other in means[1:]]
+    lines = [f"{split.name}, {len(shared)} images, {SAMPLES} resamples", ""]
     lines += [score_table(table), "", difference_table(differences), ""]
     few = [f"Note: {note}" for note in few_images_note(len(shared))]
     lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *few, *maps_notes]

@@ -56,7 +56,7 @@ def test_a_run_without_a_record_is_not_refused_but_not_checked(soft_run, tmp_pat
     report = score(old, tmp_path, "dev")
     assert report["notes"][0] == UNCHECKED and "seen_in_training" not in report
     capsys.readouterr()
-    assert compare.main([str(soft_run), str(tmp_path / "out"), "--samples", "20"]) == 0
+    assert compare.main([str(soft_run), str(tmp_path / "out")]) == 0
     assert f"Note on B: {UNCHECKED}" in capsys.readouterr().out
 
 

@@ -19,6 +19,8 @@ VARIED = 5
 
 LEVEL = 0.95
 """Nominal coverage."""
+SAMPLES = 1000
+"""Resamples; the same number of images gives the same draws."""
 _CHUNK = 100  # resamples per matrix of weights, which bounds the memory
 
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -36,7 +38,7 @@ UNDEFINED = Interval(math.nan, math.nan, math.nan)
 """The interval of an undefined score."""
 
 
-def resampled_means(sums: np.ndarray, sizes: np.ndarray, samples: int = 1000) -> Interval:
+def resampled_means(sums: np.ndarray, sizes: np.ndarray) -> Interval:
     """Computes the interval of a mean over the phrases of all images.
 
     The estimate is `sum_n sums_n / sum_n sizes_n`; images that have phrases are drawn with
@@ -47,31 +49,26 @@ def resampled_means(sums: np.ndarray, sizes: np.ndarray, samples: int = 1000) ->
     sums, sizes = sums[measured], sizes[measured]
     if not len(sums):
         return UNDEFINED
-    found = interval_over_images(
-        lambda weights: (weights @ sums) / (weights @ sizes), len(sums), samples
-    )
+    found = interval_over_images(lambda weights: (weights @ sums) / (weights @ sizes), len(sums))
     _, alike = np.unique(np.round(sums / sizes, 9), return_counts=True)
     if len(sums) - alike.max() < VARIED:
         return Interval(found.difference, math.nan, math.nan)
     return found
 
 
-def interval_over_images(
-    statistic: Statistic, count: int, samples: int = 1000, measured: int | None = None
-) -> Interval:
+def interval_over_images(statistic: Statistic, count: int, measured: int | None = None) -> Interval:
     """Computes the interval of any statistic of images.
 
     Args:
         statistic: Maps weights `[S, N]`, how often each image counts, to values `[S]`; NaN for a
             draw that says nothing, which then does not count.
         count: Number of images, N.
-        samples: Number of resamples, at least 1.
         measured: Number of images that say something; all of them by default.
     """
     estimate = float(statistic(np.ones((1, count)))[0])
     if (count if measured is None else measured) < FEW:
         return Interval(estimate, math.nan, math.nan)
-    values = np.concatenate([statistic(weights) for weights in resamples(count, samples)])
+    values = np.concatenate([statistic(weights) for weights in resamples(count)])
     values = values[~np.isnan(values)]
     shares = np.array([(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
     if count < SMALL:
@@ -100,13 +97,12 @@ def _bca_shares(
     return [normal.cdf(bias + z / (1.0 - acceleration * z)) for z in moved]
 
 
-def resamples(count: int, samples: int = 1000) -> Iterator[np.ndarray]:
-    """Yields how often each image is drawn, `[<= _CHUNK, count]` at a time."""
-    rng = np.random.default_rng(0)
-    for start in range(0, samples, _CHUNK):
-        size = min(_CHUNK, samples - start)
-        drawn = rng.integers(count, size=(size, count)) + count * np.arange(size)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count).astype(float)
+def resamples(count: int) -> Iterator[np.ndarray]:
+    """Yields how often each image is drawn, `[_CHUNK, count]` at a time."""
+    rng, shape = np.random.default_rng(0), (_CHUNK, count)
+    for _ in range(SAMPLES // _CHUNK):
+        drawn = rng.integers(count, size=shape) + count * np.arange(_CHUNK)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=drawn.size).reshape(shape).astype(float)
 
 
 def few_images_note(count: int) -> list[str]:

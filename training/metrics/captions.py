@@ -39,7 +39,7 @@ from training.metrics.bootstrap import (
     few_images_note,
     interval_over_images,
 )
-from training.metrics.quick import TokenisedCaptions, check_pairs, tokenise
+from training.metrics.quick import check_pairs, tokenise
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
@@ -124,14 +124,13 @@ def score_captions(
     check_pairs(candidates, references)
     notes: list[str] = []
     chosen = tokens or default_tokens(language, unit, segmenter)
-    found = tokenise(candidates, references, chosen, language)
-    if found.tokeniser in ("ptb", "simple") and default_segmenter(language) == "icu":
+    texts = tokenise(candidates, references, chosen, language)
+    if chosen in ("ptb", "simple") and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
-    if characters := found.tokeniser in OVER_CHARACTERS:
+    if characters := chosen in OVER_CHARACTERS:
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
-    if empty := sum(not caption for caption in found.candidates):
+    if empty := sum(not caption for caption in texts[0]):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
-    texts = (found.candidates, found.references)
     bleu = bleu_statistics(*texts)
     per_image = bleu_scores(bleu)
     scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
@@ -145,27 +144,28 @@ def score_captions(
             right = program.grounded(*texts)
         except TablesError as error:
             notes.append(f"METEOR is left out: {error}")
+    kind = "characters" if characters else "words"
     means = {"cider": cider_scores(*texts), "rouge_l": rouge_scores(*texts)}
     per_image |= means
     scores |= {name: float(np.mean(values)) for name, values in means.items()}
-    notes += _undefined_note(scores, "characters" if characters else "words")
+    notes += _undefined_note(scores, kind)
     with_meteor = None if rows is None else str(tables)
     return CaptionScores(
         scores,
         tuple(candidates),
         per_image,
         bleu,
-        found.tokeniser,
+        chosen,
         rows,
         notes,
-        signature(found.tokeniser, language, found.references, with_meteor),
+        signature(chosen, language, texts[1], with_meteor),
         tables,
-        verdict(candidates, found),
+        verdict(candidates, *texts, kind),
         right,
     )
 
 
-def score_interval(a: CaptionScores, metric: str, samples: int = 1000) -> Interval:
+def score_interval(a: CaptionScores, metric: str) -> Interval:
     """Computes the 95 % interval of one system's score.
 
     Images are drawn with replacement and each draw is scored: BLEU and METEOR from summed
@@ -178,7 +178,6 @@ def score_interval(a: CaptionScores, metric: str, samples: int = 1000) -> Interv
     Args:
         a: Scores with their statistics.
         metric: Key of `a.per_image`.
-        samples: Number of resamples, at least 1; the same number of images gives the same draws.
 
     Returns:
         Estimate, low, high, on the scale of the metric; all NaN if the score is undefined, the ends
@@ -189,14 +188,11 @@ def score_interval(a: CaptionScores, metric: str, samples: int = 1000) -> Interv
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
         (1987), "Better Bootstrap Confidence Intervals".
     """
-    return _interval([(1.0, a)], metric, samples)
+    return _interval([(1.0, a)], metric)
 
 
 def paired_over_seeds(
-    a: Sequence[CaptionScores],
-    b: Sequence[CaptionScores],
-    metric: str,
-    samples: int = 1000,
+    a: Sequence[CaptionScores], b: Sequence[CaptionScores], metric: str
 ) -> Interval:
     """Computes the interval of the difference of two mean scores over runs of several seeds.
 
@@ -207,20 +203,18 @@ def paired_over_seeds(
         a: Scores of each run of the first system.
         b: Scores of each run of the second; all of the same images, in one order.
         metric: See `score_interval`, as for all else.
-        samples: Number of resamples.
     """
     shares = [(1 / len(a), one) for one in a] + [(-1 / len(b), one) for one in b]
-    return _interval(shares, metric, samples)
+    return _interval(shares, metric)
 
 
-def _interval(shares: Sequence[tuple[float, CaptionScores]], metric: str, samples: int) -> Interval:
+def _interval(shares: Sequence[tuple[float, CaptionScores]], metric: str) -> Interval:
     """Computes the interval of a sum of scores, each with its share."""
     if any(math.isnan(one.scores.get(metric, 0.0)) for _, one in shares):
         return UNDEFINED
     return interval_over_images(
         lambda weights: sum(share * _resampled(one, metric, weights) for share, one in shares),
         len(shares[0][1].image_ids),
-        samples,
     )
 
 
@@ -233,7 +227,12 @@ def _resampled(scores: CaptionScores, metric: str, weights: np.ndarray) -> np.nd
     return weights @ scores.per_image[metric] / weights.sum(axis=1)
 
 
-def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str, ...]:
+def verdict(
+    captions: Mapping[str, str],
+    texts: Sequence[str],
+    references: Sequence[Sequence[str]],
+    unit: str = "words",
+) -> tuple[str, ...]:
     """Returns a sentence on whether captions fit their own images; none for under ten images.
 
     Compares the share of a caption's words that the references of its image have with the share
@@ -242,7 +241,9 @@ def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str
 
     Args:
         captions: Image id -> caption.
-        tokens: The same in tokens, with their references.
+        texts: The same in tokens.
+        references: References of each in tokens.
+        unit: Name of the tokens.
     """
     if len(captions) < _FEW_IMAGES:
         return ()
@@ -250,13 +251,12 @@ def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str
     if count > _SAME * len(captions):
         same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
         return (f"{same}: train longer or add data.",)
-    used = [set(caption.split()) for caption in tokens.candidates]
-    known = [{word for text in own for word in text.split()} for own in tokens.references]
+    used = [set(caption.split()) for caption in texts]
+    known = [{word for text in own for word in text.split()} for own in references]
     own, other = (
         np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
         for sets in (known, known[1:] + known[:1])
     )
-    unit = "characters" if tokens.tokeniser in OVER_CHARACTERS else "words"
     gain = own - other
     shares = (
         f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "

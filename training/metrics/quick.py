@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -34,13 +33,13 @@ def quick_scores(
             default, as in reports. Scores of other images, or of fewer, are on another scale then.
     """
     check_pairs(candidates, references)
-    found = tokenise(candidates, references, tokens, language)
-    bleu = bleu_scores(bleu_statistics(found.candidates, found.references).sum(axis=0))
+    texts = tokenise(candidates, references, tokens, language)
+    bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
     scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
     if frequencies is None:
-        return scores | {"cider": float(np.mean(cider_scores(found.candidates, found.references)))}
+        return scores | {"cider": float(np.mean(cider_scores(*texts)))}
     parts = []
-    for caption, others in zip(found.candidates, found.references, strict=True):
+    for caption, others in zip(*texts, strict=True):
         own, *theirs = (
             frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
         )
@@ -69,33 +68,17 @@ def quick_tokens(**splitting) -> ScoreTokens:
     return "simple" if found == "ptb" else found
 
 
-class TokenisedCaptions(NamedTuple):
-    """Captions whose tokens are separated by spaces.
-
-    Attributes:
-        tokeniser: Name of what split them.
-        candidates: `N` captions.
-        references: `N` lists of reference captions.
-    """
-
-    tokeniser: ScoreTokens
-    candidates: list[str]
-    references: list[list[str]]
-
-
 def tokenise(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
     tokens: ScoreTokens = "simple",
     language: str = "en",
-) -> TokenisedCaptions:
-    """Splits captions and their references; errors are those of `split_lines`."""
+) -> tuple[list[str], list[list[str]]]:
+    """Splits captions and their references into tokens, separated by spaces; see `split_lines`."""
     lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
     split = iter(split_lines(tokens, lines, language))
     own = [next(split) for _ in candidates]
-    return TokenisedCaptions(
-        tokens, own, [[next(split) for _ in references[image]] for image in candidates]
-    )
+    return own, [[next(split) for _ in references[image]] for image in candidates]
 
 
 def check_pairs(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:

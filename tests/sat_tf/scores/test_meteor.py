@@ -97,12 +97,12 @@ def test_the_interval_is_that_of_the_score():
     better = {i: r[0] if int(i) % 2 else "a circle" for i, r in references.items()}
     worse = {i: "a red circle near the left" for i in ids}
     a, b = (score_captions(captions, references) for captions in (better, worse))
-    interval = score_interval(a, "meteor", samples=200)
+    interval = score_interval(a, "meteor")
     assert interval.difference == pytest.approx(a.scores["meteor"], abs=1e-9)
     assert interval.low < interval.difference < interval.high
     # The mean over images is another figure altogether.
     assert abs(a.per_image["meteor"].mean() - interval.difference) > 1
-    paired = paired_over_seeds([a], [b], "meteor", samples=200)
+    paired = paired_over_seeds([a], [b], "meteor")
     assert paired.difference == pytest.approx(a.scores["meteor"] - b.scores["meteor"])
     assert 0 < paired.low < paired.difference < paired.high
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.metrics import bootstrap
-from training.metrics.bootstrap import FEW, SMALL, VARIED, resampled_means
+from training.metrics.bootstrap import FEW, SAMPLES, SMALL, VARIED, resampled_means
 from training.metrics.captions import (
     CaptionScores,
     bleu_scores,
@@ -30,14 +30,14 @@ def made_up(count=200, quality=0.5):
 @pytest.mark.parametrize("metric", ["bleu_1", "bleu_4", "bleu_4_no_bp", "brevity_ratio", "cider"])
 def test_estimate_is_the_score_and_lies_inside(metric):
     scores = made_up()
-    interval = score_interval(scores, metric, samples=300)
+    interval = score_interval(scores, metric)
     assert interval.difference == pytest.approx(scores.scores[metric])
     assert interval.low < interval.difference < interval.high
 
 
 def test_interval_of_a_mean_has_the_width_of_theory():
     scores = made_up(count=400)
-    interval = score_interval(scores, "cider", samples=2000)
+    interval = score_interval(scores, "cider")
     theory = 2 * 1.96 * scores.per_image["cider"].std() / np.sqrt(400)
     assert interval.high - interval.low == pytest.approx(theory, rel=0.1)
 
@@ -45,10 +45,10 @@ def test_interval_of_a_mean_has_the_width_of_theory():
 def test_bleu_is_resampled_as_a_corpus():
     scores = made_up(count=SMALL)
     rng = np.random.default_rng(0)
-    drawn = rng.integers(SMALL, size=(7, SMALL))
+    drawn = rng.integers(SMALL, size=(SAMPLES, SMALL))
     expected = [float(bleu_scores(scores.bleu[chosen].sum(0))["bleu_4"]) for chosen in drawn]
     low, high = np.quantile(expected, [0.025, 0.975])
-    interval = score_interval(scores, "bleu_4", samples=7)
+    interval = score_interval(scores, "bleu_4")
     assert (interval.low, interval.high) == pytest.approx((low, high))
 
 
@@ -76,7 +76,7 @@ def test_intervals_of_bleu_4_on_100_images_cover_the_truth_as_often_as_they_say(
         scores = CaptionScores({}, tuple(map(str, range(100))), per_image, statistics, "simple")
         for small in covered:
             monkeypatch.setattr(bootstrap, "SMALL", small)
-            found = score_interval(scores, "bleu_4", samples=400)
+            found = score_interval(scores, "bleu_4")
             covered[small] += found.low <= truth <= found.high
     shares = {small: count / sets for small, count in covered.items()}
     assert shares[SMALL] > 0.93 > shares[0] > 0.90, shares
@@ -84,8 +84,8 @@ def test_intervals_of_bleu_4_on_100_images_cover_the_truth_as_often_as_they_say(
 
 def test_a_difference_is_a_minus_b_and_none_from_itself():
     better, worse = made_up(quality=0.6), made_up(quality=0.4)
-    assert paired_over_seeds([better], [better], "bleu_4", samples=50) == (0.0, 0.0, 0.0)
-    interval = paired_over_seeds([better], [worse], "bleu_4", samples=200)
+    assert paired_over_seeds([better], [better], "bleu_4") == (0.0, 0.0, 0.0)
+    interval = paired_over_seeds([better], [worse], "bleu_4")
     assert 0 < interval.low < interval.difference < interval.high
     expected = better.scores["bleu_4"] - worse.scores["bleu_4"]
     assert interval.difference == pytest.approx(expected)
@@ -95,14 +95,14 @@ def test_means_over_what_images_hold_count_by_how_much_that_is():
     rng = np.random.default_rng(0)
     sizes = rng.integers(0, 6, 300)
     a, b = rng.normal(60, 20, 300), rng.normal(50, 20, 300)
-    found = resampled_means(sizes * (a - b), sizes, samples=2000)
+    found = resampled_means(sizes * (a - b), sizes)
     assert found.difference == pytest.approx(sizes @ (a - b) / sizes.sum())
     # The spread of a ratio of sums over images, by linearisation.
     errors = sizes * (a - b - found.difference) / sizes.mean()
     theory = 2 * 1.96 * errors.std() / np.sqrt(300)
     assert found.high - found.low == pytest.approx(theory, rel=0.1)
     assert np.isnan(resampled_means(0 * a, 0 * sizes)).all()  # nothing was measured
-    flat = resampled_means(a - b, np.ones(300), samples=2000)
+    flat = resampled_means(a - b, np.ones(300))
     assert flat.difference == pytest.approx((a - b).mean())
 
 
@@ -123,7 +123,7 @@ def test_only_images_in_which_something_was_measured_count():
 def test_intervals_of_a_share_hold_it_as_often_as_they_say(images, share):
     rng, held = np.random.default_rng(0), []
     for _ in range(150):
-        found = resampled_means(rng.binomial(2, share, images) / 2.0, np.ones(images), samples=300)
+        found = resampled_means(rng.binomial(2, share, images) / 2.0, np.ones(images))
         held += [found.low <= share <= found.high] if np.isfinite(found.low) else []
     assert len(held) > 100 and np.mean(held) >= 0.91
 
@@ -132,14 +132,14 @@ def test_an_undefined_score_has_no_interval_and_no_difference():
     scores, other = made_up(quality=0.0), made_up()
     assert np.isnan(score_interval(scores, "bleu_4")).all()
     assert np.isnan(paired_over_seeds([other, scores], [other, other], "bleu_4")).all()
-    assert not np.isnan(paired_over_seeds([scores], [other], "cider", samples=5)).any()
+    assert not np.isnan(paired_over_seeds([scores], [other], "cider")).any()
 
 
 def test_few_images_have_a_score_without_an_interval():
     few, enough = made_up(FEW - 1), made_up(FEW)
     for found in (score_interval(few, "cider"), paired_over_seeds([few], [few], "cider")):
         assert np.isfinite(found.difference) and np.isnan(found[1:]).all()
-    assert np.isfinite(score_interval(enough, "cider", samples=5)).all()
+    assert np.isfinite(score_interval(enough, "cider")).all()
     assert "they need 30 images, and got 29" in few_images_note(FEW - 1)[0]
     assert not few_images_note(FEW)
 
