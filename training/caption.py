@@ -16,7 +16,6 @@ from sat_tf.commands import (
     check_folder,
     exit_status,
     json_line,
-    loading,
     parse_flags,
     printable,
 )
@@ -35,11 +34,11 @@ from sat_tf.trained.figures.attention import (
 from sat_tf.trained.figures.drawing import check_font
 from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.many import image_files, read_ahead, try_decode
-from sat_tf.trained.viewer import report_page
-from sat_tf.vocabulary import SPECIAL_TOKENS
+from sat_tf.vocabulary import END, SPECIAL_TOKENS, START
 
 if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.trained.captions import Caption
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Captions each image; reports and skips the unreadable ones."""
-    images = _check(arguments)  # before TensorFlow, which takes seconds, is loaded
+    images = _check(arguments)
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)
-    with loading():
-        from training.evaluate.page import caption_data, chosen_locations, common_facts, image_entry
-
     captioner = runs.load_light(arguments.run_dir, len(images))
     _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
@@ -105,8 +101,11 @@ def run(arguments: Arguments) -> int:
             drawn = save_attention_figure(figure, shown, caption, **options)
             figure = figure if drawn else None
         if arguments.html is not None:
+            from sat_tf.trained.viewer import image_entry
+
             entries.append(image_entry(captioner, whole, caption, path.name))
         if arguments.json:
+            from sat_tf.trained.viewer import caption_data, common_facts
             from training.evaluate.reports import caption_fields
 
             words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
@@ -120,12 +119,48 @@ def run(arguments: Arguments) -> int:
             if is_unlike(caption.familiarity):
                 print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)
     if arguments.html is not None:
+        from sat_tf.trained.viewer import common_facts, report_page
+
         common = common_facts(captioner, arguments.run_dir.name)
         write_atomically(arguments.html, report_page("Captions", entries, common=common))
         print(f"Page: {arguments.html}", file=sys.stderr)
     if failed:
         print(f"{failed} of {len(images)} images could not be read.", file=sys.stderr)
     return 1 if failed else 0
+
+
+def chosen_locations(
+    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption
+) -> np.ndarray | None:
+    """Returns the location that hard attention chose for each word of a caption, int `[T]`.
+
+    A drawn location is recovered by its log-probability: teacher forcing draws those of a search
+    with a beam of 1 again.
+
+    Args:
+        captioner: The captioner that wrote the caption.
+        pixels: Of the image, as the encoder sees it, `[S, S, 3]`.
+        caption: Its caption.
+
+    Returns:
+        Indices of locations, row by row; None if none was chosen, or several for a word.
+    """
+    selection = captioner.config.attention.selection
+    if caption.alpha is None or selection == "expectation" or not caption.words:
+        return None
+    if captioner.vocabulary.unit == "subwords":
+        return None  # a word has several
+    if selection == "argmax":
+        return caption.alpha.reshape(len(caption.words), -1).argmax(-1)
+    import tensorflow as tf
+
+    words = [captioner.vocabulary.id(word) for word in caption.words]
+    annotations = captioner.annotate(pixels[np.newaxis])
+    batch = {"annotations": annotations, "tokens": tf.constant([[START, *words, END]])}
+    output = captioner.model(batch, seed=tf.zeros([2], tf.int32))
+    log_alpha = tf.nn.log_softmax(output.alignment_scores)[0, : len(words)].numpy()
+    drawn = output.log_prob[0, : len(words), tf.newaxis].numpy()
+    return np.abs(log_alpha - drawn).argmin(-1)
 
 
 def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:

@@ -15,9 +15,7 @@ from sat_tf.trained.figures import drawing
 from sat_tf.trained.figures.drawing import GLOW
 from tests.image_files import exif_of, noise
 from tests.page_data import embedded
-from training import caption
-from training.caption import main
-from training.evaluate.page import chosen_locations
+from training.caption import chosen_locations, main
 
 
 @pytest.fixture
@@ -65,7 +63,7 @@ def test_a_file_that_cannot_be_read_is_told_and_others_are_done(soft_run, photo,
 
 
 def test_files_and_runs_that_do_not_exist_need_no_tensorflow(soft_run, photo, monkeypatch, capsys):
-    monkeypatch.setattr(caption, "loading", None)
+    monkeypatch.setattr(runs, "load_light", None)
     assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
     assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
     assert main([str(photo), "--run-dir", "flickr8k_sof"]) == 2

@@ -1,23 +1,18 @@
-"""A captioned image for people: figures of attention, and the page of an evaluation."""
+"""The page of an evaluation."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
 
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
-from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.limits import remarks
-from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data, report_page
-from sat_tf.vocabulary import END, START
+from sat_tf.trained.viewer import common_facts, image_entry, report_page
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 from training.metrics.calibration import Reliability
 
@@ -32,99 +27,6 @@ DIAGRAM_TEXT = (
     "over the references). On the diagonal, a probability can be taken at its word; below it, the "
     "model is too sure. Wider bars hold more {0}."
 )
-_LONGER_SIDE = 480  # pixels of a photograph on a page
-
-
-def chosen_locations(
-    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption
-) -> np.ndarray | None:
-    """Returns the location that hard attention chose for each word of a caption, int `[T]`.
-
-    A drawn location is recovered by its log-probability: teacher forcing draws those of a search
-    with a beam of 1 again.
-
-    Args:
-        captioner: The captioner that wrote the caption.
-        pixels: Of the image, as the encoder sees it, `[S, S, 3]`.
-        caption: Its caption.
-
-    Returns:
-        Indices of locations, row by row; None if none was chosen, or several for a word.
-    """
-    selection = captioner.config.attention.selection
-    if caption.alpha is None or selection == "expectation" or not caption.words:
-        return None
-    if captioner.vocabulary.unit == "subwords":
-        return None  # a word has several
-    if selection == "argmax":
-        return caption.alpha.reshape(len(caption.words), -1).argmax(-1)
-    import tensorflow as tf
-
-    words = [captioner.vocabulary.id(word) for word in caption.words]
-    annotations = captioner.annotate(pixels[np.newaxis])
-    batch = {"annotations": annotations, "tokens": tf.constant([[START, *words, END]])}
-    output = captioner.model(batch, seed=tf.zeros([2], tf.int32))
-    log_alpha = tf.nn.log_softmax(output.alignment_scores)[0, : len(words)].numpy()
-    drawn = output.log_prob[0, : len(words), tf.newaxis].numpy()
-    return np.abs(log_alpha - drawn).argmin(-1)
-
-
-def image_entry(
-    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption, name: str
-) -> dict[str, Any]:
-    """Describes an image and its hypotheses for `sat_tf.trained.viewer.report_page`.
-
-    Args:
-        captioner: The captioner.
-        pixels: `[H, W, 3]`, 0..255, the whole image upright.
-        caption: Its caption.
-        name: Name on the page.
-    """
-    image = Image.fromarray(np.asarray(pixels, np.uint8))
-    scale = _LONGER_SIDE / max(image.size)  # small drawn images are enlarged
-    size = [max(1, round(side * scale)) for side in image.size]
-    file = io.BytesIO()
-    image.resize(size, Image.Resampling.LANCZOS).save(file, "JPEG", quality=82)
-    shown = {"image": data_url(file.getvalue()), "name": name}
-    return shown | caption_data(captioner, pixels.shape[:2], caption)
-
-
-def caption_data(
-    captioner: TrainedCaptioner, size: tuple[int, int], caption: Caption
-) -> dict[str, Any]:
-    """Returns the viewer's `crop`, `hypotheses` and `remarks` of a caption.
-
-    Args:
-        captioner: The captioner.
-        size: Height and width of the whole image upright.
-        caption: Its caption.
-    """
-    hypotheses = [
-        hypothesis_data(
-            caption.words,
-            caption.text,
-            caption.score,
-            caption.alpha,
-            caption.beta,
-            caption.log_probs,
-        ),
-        *(hypothesis_data(text.split(), text, score) for text, score in caption.alternatives),
-    ]
-    crop = crop_of(*size, captioner.config.encoder.resize)
-    said = remarks(caption.familiarity, caption.confidence)
-    return {"crop": crop, "hypotheses": hypotheses} | ({"remarks": said} if said else {})
-
-
-def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
-    """Returns the facts that all images of one captioner share.
-
-    Args:
-        captioner: The captioner.
-        model: Its name on the page.
-    """
-    kind = captioner.config.attention.kind
-    facts = {"grid": list(captioner.grid), "kind": kind, "model": model}
-    return facts | ({"lang": language} if (language := captioner.vocabulary.language) else {})
 
 
 @dataclass(frozen=True, eq=False)

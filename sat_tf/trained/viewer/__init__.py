@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from sat_tf.files import as_utf8, finite
 from sat_tf.images.pillow import centred_square
+from sat_tf.trained.limits import remarks
 
+if TYPE_CHECKING:
+    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.trained.captions import Caption
+
+_LONGER_SIDE = 480  # pixels of a photograph on a page
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);
 new SatViewer.Report(document.querySelector("main"), data);"""
@@ -80,6 +88,64 @@ def crop_of(height: int, width: int, resize: str) -> list[float]:
     top, left, side = centred_square(height, width)
     edges = (left / width, top / height, (left + side) / width, (top + side) / height)
     return [round(edge, 5) for edge in edges]
+
+
+def image_entry(
+    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption, name: str
+) -> dict[str, Any]:
+    """Describes an image and its hypotheses for `report_page`.
+
+    Args:
+        captioner: The captioner.
+        pixels: `[H, W, 3]`, 0..255, the whole image upright.
+        caption: Its caption.
+        name: Name on the page.
+    """
+    image = Image.fromarray(np.asarray(pixels, np.uint8))
+    scale = _LONGER_SIDE / max(image.size)  # small drawn images are enlarged
+    size = [max(1, round(side * scale)) for side in image.size]
+    file = io.BytesIO()
+    image.resize(size, Image.Resampling.LANCZOS).save(file, "JPEG", quality=82)
+    shown = {"image": data_url(file.getvalue()), "name": name}
+    return shown | caption_data(captioner, pixels.shape[:2], caption)
+
+
+def caption_data(
+    captioner: TrainedCaptioner, size: tuple[int, int], caption: Caption
+) -> dict[str, Any]:
+    """Returns the viewer's `crop`, `hypotheses` and `remarks` of a caption.
+
+    Args:
+        captioner: The captioner.
+        size: Height and width of the whole image upright.
+        caption: Its caption.
+    """
+    hypotheses = [
+        hypothesis_data(
+            caption.words,
+            caption.text,
+            caption.score,
+            caption.alpha,
+            caption.beta,
+            caption.log_probs,
+        ),
+        *(hypothesis_data(text.split(), text, score) for text, score in caption.alternatives),
+    ]
+    crop = crop_of(*size, captioner.config.encoder.resize)
+    said = remarks(caption.familiarity, caption.confidence)
+    return {"crop": crop, "hypotheses": hypotheses} | ({"remarks": said} if said else {})
+
+
+def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
+    """Returns the facts that all images of one captioner share.
+
+    Args:
+        captioner: The captioner.
+        model: Its name on the page.
+    """
+    kind = captioner.config.attention.kind
+    facts = {"grid": list(captioner.grid), "kind": kind, "model": model}
+    return facts | ({"lang": language} if (language := captioner.vocabulary.language) else {})
 
 
 def report_page(
