@@ -32,6 +32,8 @@ ImageSize = Annotated[int, Range(1, 2048)]
 """Side of the encoder's square, pixels; of a larger one a network's first maps take gigabytes."""
 
 _MOST_BACKBONES = 4
+SCENES_CNN = "scenes_cnn"
+"""Name of the small network for drawn scenes."""
 HUB = "keras_hub:"
 """Beginning of the names of KerasHub\'s patch transformers."""
 JOIN = "+"
@@ -47,7 +49,7 @@ def weights_files(weights: str | None) -> list[str]:
 class EncoderConfig:
     """The convolutional network whose lower layer gives the annotations `a_1 ... a_L`."""
 
-    name: str = "scenes_cnn"
+    name: str = SCENES_CNN
     """Backbone: `scenes_cnn`, a keras.applications model (vgg19, resnet50, mobilenet_v2, ...) or
     `keras_hub:PRESET`; `A+B` puts two side by side."""
     layer: str | None = None
@@ -68,6 +70,9 @@ class EncoderConfig:
         if self.name.count(JOIN) >= _MOST_BACKBONES:
             expected = f"at most {_MOST_BACKBONES} backbones"
             raise invalid_value("--encoder.name", expected, self.name[:80], kind="key")
+        if self.name == SCENES_CNN and self.image_size % 8:
+            expected = f"a multiple of 8 for {SCENES_CNN}"
+            raise invalid_value("--encoder.image_size", expected, self.image_size, kind="key")
         if self.trainable_from is not None and not self.trainable:
             expected = "None for a frozen encoder (`--encoder.trainable True` trains it)"
             got = repr(self.trainable_from)

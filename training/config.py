@@ -146,8 +146,13 @@ def check_available(config: RunConfig) -> None:
     attention, fit, splitting = config.attention, config.fit, config.data.splitting
     encoder = config.encoder
     names, files = encoder.name.split(configs.JOIN), configs.weights_files(encoder.weights)
+    if encoder.name != configs.SCENES_CNN:
+        from sat_tf.encoder_names import canonical_name, check_size
+
+        for name in names:
+            check_size(canonical_name(name), encoder.image_size)
     for name, file in zip(names, files, strict=False) if config.init_from is None else ():
-        if file == "imagenet" and (name == "scenes_cnn" or name.startswith(configs.HUB)):
+        if file == "imagenet" and (name == configs.SCENES_CNN or name.startswith(configs.HUB)):
             expected = f"none or a file: {name} has no ImageNet weights"
             raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):

@@ -1,15 +1,9 @@
-"""Backbones of the encoder: networks by name, cut at a layer, with weights; or two side by side.
-
-A transformer's patches tell where things are, a convolutional network's channels what they are
-called. Side by side, `A+B`, each location has the annotations of both. Layers and weights are
-joined the same way: `keras_hub:dinov2_small+mobilenet_v2`, tapped at `stage10+out_relu`.
-"""
+"""Backbones of the encoder: networks by name, cut at a layer, with weights."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-import re
 import socket
 import warnings
 from collections.abc import Callable, Iterable
@@ -19,10 +13,8 @@ from types import ModuleType
 import keras
 
 from sat_tf.compat import default_policy
-from sat_tf.config import HUB, JOIN
+from sat_tf.config import HUB, SCENES_CNN
 from sat_tf.errors import invalid_value
-
-SCENES_CNN = "scenes_cnn"
 
 # Any other network is tapped at its last 4-D layer.
 DEFAULT_TAPS = {
@@ -33,14 +25,6 @@ DEFAULT_TAPS = {
     **{f"efficientnet_v2{size}": "top_activation" for size in ("b0", "b1", "b2", "b3")},
     **{f"efficientnet_v2{size}": "top_activation" for size in ("s", "m", "l")},
 }
-
-STANDARDIZE = "standardize"  # name of the normalisation after backbones side by side
-
-WITHOUT_NETWORK = (
-    "Name a file of weights (`--encoder.weights FILE`), or fine-tune a captioner that ships, with "
-    "its own encoder: `--recipe folder_from_flickr8k` for your own images."
-)
-"""Advice where pretrained weights cannot be downloaded."""
 
 _DOWNLOAD_TIMEOUT = 30.0  # seconds
 
@@ -100,85 +84,26 @@ def _centres(cells: int):
     return (keras.ops.arange(cells, dtype="float32") + 0.5) * (2.0 / cells) - 1.0
 
 
-def is_joined(name: str) -> bool:
-    """Returns whether a name is that of several backbones."""
-    return JOIN in name
-
-
-def canonical_name(name: str) -> str:
-    """Returns the snake-case name of a backbone, from it or from Keras' own spelling.
-
-    Raises:
-        ValueError: There is no such backbone.
-    """
-    if is_joined(str(name)):
-        return JOIN.join(map(canonical_name, str(name).split(JOIN)))
-    plain = str(name).replace("_", "").lower()
-    for one in (own := [SCENES_CNN, *_factories()]):
-        if one.replace("_", "") == plain:
-            return one
-    from sat_tf.layers import patch_encoders
-
-    known = sorted([*own, *patch_encoders.names()])
-    for one in known:
-        if one.replace("_", "") == plain:
-            return one
-    close = difflib.get_close_matches(str(name), known, 1)
-    got = repr(name) + (f" (did you mean {close[0]}?)" if close else "")
-    raise _invalid("backbone", "name", f"one of {', '.join(known)}", got)
-
-
 def build(
     name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
 ) -> tuple[keras.Model, str]:
-    """Builds the network up to the layers tapped.
-
-    Maps of backbones side by side are repeated to the size of the largest, then standardised by a
-    batch normalisation that does nothing unless its statistics were set, by `standardize`.
+    """Builds the network up to the layer tapped.
 
     Args:
         name: A canonical name.
         image_size: Side of the square input, pixels.
-        tap: Name of the layer to tap, or None for the default; `A+B` for several backbones.
-        weights: `imagenet`, the path of a weights file, or None for random weights; for several
-            backbones a file of each, `A+B`, or one of the network.
+        tap: Name of the layer to tap, or None for the default.
+        weights: `imagenet`, the path of a weights file, or None for random weights.
         policy: Dtype policy of the network.
 
     Returns:
-        The model, from pixels to annotations `[B, h, w, D]`, and the layers' names.
+        The model, from pixels to annotations `[B, h, w, D]`, and the layer's name.
 
     Raises:
         ValueError: An argument is invalid, or the weights cannot be loaded or do not fit.
     """
-    if not is_joined(name):
-        return _build_one(name, image_size, tap, weights, policy)
-    names = name.split(JOIN)
-    taps = _parts("tap", "layer", tap, names) if tap else [None] * len(names)
-    whole = weights if weights and JOIN not in weights and weights != "imagenet" else None
-    files = _files(None if whole else weights, names)
-    pixels = keras.Input((image_size, image_size, 3))
-    maps, layers = [], []
-    for number, part in enumerate(names):
-        network, layer = _build_one(part, image_size, taps[number], files[number], policy)
-        network.name = f"network_{number}"
-        maps.append(network(preprocessor(part)(pixels)))
-        layers.append(layer)
-    joined = keras.layers.Concatenate(dtype=policy)(_of_one_size(maps, names, policy))
-    norm = keras.layers.BatchNormalization(
-        center=False, scale=False, epsilon=0.0, dtype=policy, name=STANDARDIZE
-    )
-    network = keras.Model(pixels, norm(joined), name="side_by_side")
-    if whole:
-        load_weights(network, whole, name)
-    return network, JOIN.join(layers)
-
-
-def _build_one(
-    name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
-) -> tuple[keras.Model, str]:
-    """Builds one backbone up to the layer tapped."""
-    pretrained = weights == "imagenet" and name in _factories()
     hub = name.startswith(HUB)
+    pretrained = weights == "imagenet" and not hub and name != SCENES_CNN
     if hub:
         from sat_tf.layers import patch_encoders
     with default_policy(policy):  # the factories of keras.applications take no dtype
@@ -204,13 +129,15 @@ def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
     socket.setdefaulttimeout(_DOWNLOAD_TIMEOUT)
     try:
         shape = (image_size, image_size, 3)
-        return _factories()[name][0](include_top=False, weights=weights, input_shape=shape)
+        return _application(name)[0](include_top=False, weights=weights, input_shape=shape)
     except Exception as error:  # get_file raises a bare Exception
         if not pretrained and isinstance(error, ValueError):
             expected = f"a size that {name} takes (Keras: {error})"
             raise _invalid("image_size", "image-size", expected, image_size) from error
         if not pretrained:
             raise
+        from sat_tf.encoder_names import WITHOUT_NETWORK
+
         reason = str(error).strip().rstrip(".") or repr(error)
         raise ValueError(
             f"The ImageNet weights of {name} could not be downloaded ({reason}). {WITHOUT_NETWORK}"
@@ -242,19 +169,14 @@ def freeze_before(network: keras.Model, name: str) -> None:
 
 
 def preprocessor(name: str) -> Callable:
-    """Returns the function that normalises pixels, 0 to 255, before the network.
-
-    Backbones side by side normalise pixels inside it, each in its own way.
-    """
-    if is_joined(name):
-        return lambda images: images
+    """Returns the function that normalises pixels, 0 to 255, before the network."""
     if name == SCENES_CNN:
         return lambda images: images / 127.5 - 1.0
     if name.startswith(HUB):
         from sat_tf.layers import patch_encoders
 
         return functools.partial(patch_encoders.normalise, name)
-    return _factories()[name][1].preprocess_input
+    return _application(name)[1].preprocess_input
 
 
 def load_weights(network: keras.Model, path: str | Path, name: str) -> None:
@@ -315,65 +237,9 @@ def _suggested(name: str, known: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(difflib.get_close_matches(name, names, 4) + names[-12:]))
 
 
-def _factories() -> dict[str, tuple[Callable, ModuleType]]:
-    """Finds the networks of `keras.applications`, and their modules, by snake-case names."""
-    parts = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
-    found = {}
-    for keras_name, factory in vars(keras.applications).items():
-        if not callable(factory) or isinstance(factory, ModuleType):
-            continue
-        module = getattr(keras.applications, factory.__module__.rpartition(".")[2], None)
-        if hasattr(module, "preprocess_input"):
-            name = re.sub(parts, lambda match: "_" + match.group(0), keras_name).lower()
-            found[name] = (factory, module)
-    return found
+def _application(name: str) -> tuple[Callable, ModuleType]:
+    """Returns a network of `keras.applications`, and its module."""
+    from sat_tf.encoder_names import applications
 
-
-# --- side by side ---
-
-
-def random_parts(name: str, weights: str | None) -> list[str]:
-    """Names the backbones that have no weights to load; `scenes_cnn`, made to be trained, aside."""
-    names = name.split(JOIN)
-    if weights and JOIN not in weights:  # a file of the whole, or ImageNet's of each
-        return []
-    files = _files(weights, names)
-    return [
-        part for part, file in zip(names, files, strict=True) if file is None and part != SCENES_CNN
-    ]
-
-
-def _files(weights: str | None, names: list[str]) -> list[str | None]:
-    if weights in (None, "imagenet"):
-        return [weights] * len(names)
-    files = _parts("weights", "weights", weights, names)
-    if None in files:
-        expected = f"a file for each of {', '.join(names)}, or none for random weights"
-        raise invalid_value("weights", expected, repr(weights), flag="--encoder.weights")
-    return [None if file.lower() == "none" else file for file in files]
-
-
-def _parts(argument: str, key: str, value: str, names: list[str]) -> list[str | None]:
-    """Splits a value into one for each backbone."""
-    parts = [part or None for part in value.split(JOIN)]
-    if len(parts) != len(names):
-        expected = f"{len(names)} parts joined by {JOIN}, one for each of {', '.join(names)}"
-        raise invalid_value(argument, expected, repr(value), flag=f"--encoder.{key}")
-    return parts
-
-
-def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> list:
-    """Repeats the cells of smaller maps, up to the size of the largest."""
-    height, width = (max(map_.shape[axis] for map_ in maps) for axis in (1, 2))
-    if any(height % map_.shape[1] or width % map_.shape[2] for map_ in maps):
-        sizes = ", ".join(
-            f"{map_.shape[1]} x {map_.shape[2]} of {name}"
-            for map_, name in zip(maps, names, strict=True)
-        )
-        expected = "maps whose sides divide those of the largest"
-        raise invalid_value("tap", expected, sizes, flag="--encoder.layer")
-    repeats = [(height // map_.shape[1], width // map_.shape[2]) for map_ in maps]
-    return [
-        keras.layers.UpSampling2D(repeat, dtype=policy)(map_)
-        for repeat, map_ in zip(repeats, maps, strict=True)
-    ]
+    module, function = applications()[name]
+    return getattr(keras.applications, function), getattr(keras.applications, module)

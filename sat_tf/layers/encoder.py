@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import warnings
+from types import ModuleType
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras import ops
 
-from sat_tf.config import HUB
+from sat_tf.config import HUB, JOIN, SCENES_CNN
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.layers import backbones
@@ -20,12 +21,40 @@ _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
 
 
-def _frozen_and_random(parts: list[str]) -> str:
-    hub = any(part.startswith(HUB) for part in parts)
-    wanted = "a file" if hub else '"imagenet" or a file'
-    return (
+def _builder(name: str) -> ModuleType:
+    """Returns the module that builds a backbone of this name, or several side by side."""
+    if JOIN not in name:
+        return backbones
+    from sat_tf.layers import side_by_side
+
+    return side_by_side
+
+
+def _canonical_name(name: str) -> str:
+    if name == SCENES_CNN:  # others are looked for among all that there are
+        return name
+    from sat_tf.encoder_names import canonical_name
+
+    return canonical_name(name)
+
+
+def _warn_if_random(name: str, weights: str | None) -> None:
+    """Warns of a frozen encoder with random weights; `scenes_cnn`, made to be trained, aside."""
+    names = name.split(JOIN)
+    files = str(weights).lower().split(JOIN)
+    files = files * len(names) if len(files) == 1 else files
+    parts = [
+        part
+        for part, file in zip(names, files, strict=True)
+        if file == "none" and part != SCENES_CNN
+    ]
+    if not parts:
+        return
+    wanted = "a file" if any(part.startswith(HUB) for part in parts) else '"imagenet" or a file'
+    warnings.warn(
         f"The encoder {' and '.join(parts)} is frozen with random weights: give {wanted} as "
-        "`weights` (`--encoder.weights`), or train it with `trainable=True`."
+        "`weights` (`--encoder.weights`), or train it with `trainable=True`.",
+        stacklevel=3,
     )
 
 
@@ -95,16 +124,15 @@ class Encoder(keras.layers.Layer):
         later = weights is _LATER
         if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
-        self.backbone = backbones.canonical_name(backbone)
+        self.backbone = _canonical_name(backbone)
         self.image_size = int(check_argument("image_size", image_size, PositiveInt))
         self.weights_source = None if weights is None else str(weights)
-        self.network, self.tap = backbones.build(
+        self.network, self.tap = _builder(self.backbone).build(
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
-        random = backbones.random_parts(self.backbone, self.weights_source)
-        if random and not (later or trainable):
-            warnings.warn(_frozen_and_random(random), stacklevel=2)
+        if not (later or trainable):
+            _warn_if_random(self.backbone, self.weights_source)
         self.trainable_from = trainable_from
         if trainable_from is not None:
             backbones.freeze_before(self.network, trainable_from)
@@ -138,7 +166,9 @@ class Encoder(keras.layers.Layer):
         self.check_shape(images.shape)
         if images.shape.rank is None or None in images.shape[1:]:
             images = tf.ensure_shape(images, self._images_shape)
-        images = backbones.preprocessor(self.backbone)(ops.cast(images, "float32"))
+        images = ops.cast(images, "float32")
+        if JOIN not in self.backbone:  # otherwise each network inside normalises in its own way
+            images = backbones.preprocessor(self.backbone)(images)
         from_scratch = self.trainable and self.trainable_from is None
         network = functools.partial(self.network, training=bool(training) and from_scratch)
         maps = at_least_one_row(network, images)

@@ -13,22 +13,19 @@ All but dinov2 have position embeddings for one size of image, the one in the pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 import keras
 import numpy as np
 from keras import ops
 
 from sat_tf.config import HUB
+from sat_tf.encoder_names import PRESETS, PatchTransformer, check_size
 from sat_tf.errors import installation, invalid_value
 
 FINAL = "layernorm"
 """The default tap: the last block's output after the final layer normalisation."""
-
-Family = Literal["dinov2", "vit", "clip", "siglip"]
 
 # Mean and deviation of the pixels over 255 that a family was trained with.
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -36,82 +33,9 @@ _HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 _CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _PIXELS = {"dinov2": _IMAGENET, "vit": _HALVES, "clip": _CLIP, "siglip": _HALVES}
 
-# KerasHub's own presets hold the same, but have to be downloaded to be asked.
-_SIZES = {
-    "small": {"num_layers": 12, "hidden_dim": 384, "num_heads": 6, "intermediate_dim": 1536},
-    "base": {"num_layers": 12, "hidden_dim": 768, "num_heads": 12, "intermediate_dim": 3072},
-    "large": {"num_layers": 24, "hidden_dim": 1024, "num_heads": 16, "intermediate_dim": 4096},
-}
 USED_POSITIONS = "used_position_embeddings"
 """Name, in a file of weights, of the position embeddings for the size of its images."""
-DINOV2_PATCH, DINOV2_PIXELS = 14, 518  # position embeddings are those of 37 x 37 patches
-
-
-@dataclass(frozen=True)
-class PatchTransformer:
-    """Architecture of a preset of KerasHub.
-
-    Attributes:
-        family: Decides the class of KerasHub's and the normalisation of pixels.
-        arguments: Of that class.
-        patch: Side of a patch, pixels.
-        extra_tokens: Class and register tokens, before those of the patches; not locations.
-        pixels: The only side of an image, if there is only one.
-    """
-
-    family: Family
-    arguments: Mapping[str, int | bool]
-    patch: int
-    extra_tokens: int
-    pixels: int | None = None
-
-
-def _dinov2(size: str, registers: int) -> PatchTransformer:
-    arguments = _SIZES[size] | {
-        "patch_size": DINOV2_PATCH,
-        "num_register_tokens": registers,
-        "antialias_in_interpolation": registers > 0,
-        "use_mask_token": True,
-        # Blocks tapped before the last get the final layer normalisation too, as DINOv2's own
-        # `get_intermediate_layers(norm=True)`.
-        "apply_layernorm": True,
-    }
-    return PatchTransformer("dinov2", arguments, DINOV2_PATCH, 1 + registers)
-
-
-def _one_size(family: Family, size: str, patch: int, pixels: int) -> PatchTransformer:
-    arguments = _SIZES[size] | {"patch_size": patch}
-    if family == "vit":
-        arguments["mlp_dim"] = arguments.pop("intermediate_dim")
-    return PatchTransformer(family, arguments, patch, int(family != "siglip"), pixels)
-
-
-def _named(family: Family, name: str, *sizes: tuple[str, int, int]) -> dict[str, PatchTransformer]:
-    return {
-        name.format(size=size, patch=patch, pixels=pixels): _one_size(family, size, patch, pixels)
-        for size, patch, pixels in sizes
-    }
-
-
-_VIT = [(size, 16, pixels) for size in ("base", "large") for pixels in (224, 384)]
-_SIGLIP = [("base", 16, 224), ("base", 16, 256), ("base", 16, 384)]
-_SIGLIP += [("large", 16, 256), ("large", 16, 384)]
-
-PRESETS = {
-    **{f"dinov2_{size}": _dinov2(size, 0) for size in _SIZES},
-    **{f"dinov2_with_registers_{size}": _dinov2(size, 4) for size in _SIZES},
-    **_named("vit", "vit_{size}_patch{patch}_{pixels}_imagenet", *_VIT),
-    **_named("clip", "clip_vit_{size}_patch{patch}", ("base", 16, 224), ("base", 32, 224)),
-    **_named("clip", "clip_vit_{size}_patch{patch}", ("large", 14, 224)),
-    **_named("clip", "clip_vit_{size}_patch{patch}_{pixels}", ("large", 14, 336)),
-    **_named("siglip", "siglip_{size}_patch{patch}_{pixels}", *_SIGLIP),
-    **_named("siglip", "siglip2_{size}_patch{patch}_{pixels}", *_SIGLIP),
-}
-
-
-def names() -> list[str]:
-    """Every name `build` knows."""
-    return [HUB + preset for preset in PRESETS]
+DINOV2_PIXELS = 518  # position embeddings are those of 37 x 37 patches
 
 
 def normalise(name: str, images):
@@ -137,14 +61,7 @@ def build(name: str, image_size: int, layer: str | None = None) -> keras.Model:
         ValueError: KerasHub is missing, or the size is not one of the transformer's.
     """
     preset = _preset(name)
-    if preset.pixels is None:
-        expected, fits = f"a multiple of {preset.patch}", image_size % preset.patch == 0
-    else:
-        expected, fits = preset.pixels, image_size == preset.pixels
-    if image_size < preset.patch or not fits:
-        raise invalid_value(
-            "image_size", f"{expected} for {name}", image_size, flag="--encoder.image-size"
-        )
+    check_size(name, image_size)
     models, shape = _keras_hub(name).models, (image_size, image_size, 3)
     if preset.family == "dinov2":
         grid = (DINOV2_PIXELS, DINOV2_PIXELS)

@@ -7,9 +7,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sat_tf.config import EncoderConfig
-from sat_tf.layers import patch_encoders
-from sat_tf.layers.backbones import DEFAULT_TAPS, STANDARDIZE, build, is_joined, load_weights, whole
+from sat_tf.config import JOIN, EncoderConfig
+from sat_tf.layers import patch_encoders, side_by_side
+from sat_tf.layers.backbones import DEFAULT_TAPS, load_weights, whole
 from sat_tf.packing import pack, unpack
 
 RECTIFIED = ("vgg16", "vgg19")
@@ -33,8 +33,8 @@ def standardize(
         deviation: `[D]`, above 0.
     """
     network = _loaded(config)
-    if is_joined(config.name):
-        norm = network.get_layer(STANDARDIZE)
+    if JOIN in config.name:
+        norm = network.get_layer(side_by_side.STANDARDIZE)
         before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
         norm.moving_mean.assign(norm.moving_mean + mean * before)
         norm.moving_variance.assign((deviation * before) ** 2)
@@ -72,9 +72,10 @@ def _loaded(config: EncoderConfig) -> keras.Model:
         if not pretrained:
             load_weights(network, str(config.weights), name)
         return network
-    if is_joined(name):
+    if JOIN in name:
         policy = keras.DTypePolicy("float32")
-        return build(name, config.image_size, config.layer, config.weights, policy)[0]
+        parts = config.layer, config.weights, policy
+        return side_by_side.build(name, config.image_size, *parts)[0]
     backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
     backbone.load_weights(str(config.weights))
     return backbone

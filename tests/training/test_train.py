@@ -70,7 +70,14 @@ def test_an_unknown_key_or_wrong_value_is_an_error_that_names_it(capsys, monkeyp
 
 
 @pytest.mark.parametrize(
-    "flags", ["--recipe folder_soft --data-dir nowhere", "--recipe ram_28 --fit.epochs 0"]
+    "flags",
+    [
+        "--recipe folder_soft --data-dir nowhere",
+        "--recipe ram_28 --fit.epochs 0",
+        "--encoder.name resnet5",
+        "--encoder.name keras_hub:vit_base_patch16_224_imagenet --encoder.image-size 200",
+        "--encoder.image-size 65",
+    ],
 )
 def test_a_wrong_path_or_value_is_answered_without_loading_tensorflow(flags):
     code = f"import sys, training.train as t; s = t.main({flags.split()})\n"

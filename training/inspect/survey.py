@@ -19,10 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
+from sat_tf.encoder_names import WITHOUT_NETWORK, canonical_name
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import as_utf8
 from sat_tf.joining import primary
-from sat_tf.layers.backbones import WITHOUT_NETWORK, canonical_name
 from sat_tf.progress import progress_bar
 from sat_tf.spellings import both_spellings
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
@@ -43,7 +43,7 @@ from training.features import kept_words_of
 from training.init_from import check_init_from
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
-from training.metrics.captions import BLEU_ORDERS, note_on_scores
+from training.metrics.captions import ORDERS, note_on_scores
 from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
@@ -460,9 +460,9 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"Most captions are one {unit.rstrip('s')} long: are they the words of one caption, or "
             "labels? Write a caption as one text."
         )
-    elif train["length"]["p95"] < BLEU_ORDERS:
+    elif train["length"]["p95"] < ORDERS:
         yield (
-            f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
+            f"Nearly all captions have fewer than {ORDERS} {unit}: BLEU-{ORDERS} is "
             "undefined without a match of so many."
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):

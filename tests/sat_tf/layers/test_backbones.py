@@ -6,9 +6,25 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import EncoderConfig
+from sat_tf.encoder_names import applications
 from sat_tf.layers import backbones, standardized
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import make_images
+
+
+def test_networks_of_keras_are_known_by_their_snake_case_names():
+    exported = {
+        name
+        for name, value in vars(keras.applications).items()
+        if callable(value) and name != "__loader__"
+    }
+    assert {function for _, function in applications().values()} == exported
+    assert all(
+        hasattr(getattr(keras.applications, module), "preprocess_input")
+        for module, _ in applications().values()
+    )
+    names = {"vgg19", "resnet50_v2", "efficientnet_v2b0", "mobilenet_v3_small", "nasnet_mobile"}
+    assert {"inception_resnet_v2", "convnext_tiny", "densenet121", *names} <= set(applications())
 
 
 def test_appended_places_are_the_centres_of_the_cells():
