@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sat_tf.scores.cider import CiderD
+from sat_tf.scores.ngrams import CiderD
 from sat_tf.scores.score_tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
 from training.captioning import Captioning

@@ -21,15 +21,18 @@ from sat_tf.objectives.estimators import (
     stochastic_loss,
 )
 from sat_tf.objectives.likelihood import (
+    ATTENTION_MEANS,
     ATTENTION_TARGETS,
+    WORD_MEANS,
     SoftLabels,
+    attention_means,
     log_likelihoods,
     predictions,
     soft_labels,
     supervision,
     word_mask,
+    word_means,
 )
-from sat_tf.objectives.logs import ATTENTION_MEANS, WORD_MEANS, attention_means, word_means
 from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS, rollout_logs, weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed, step_seeds, uniform

@@ -1,4 +1,4 @@
-"""Terms of a captioner's loss, each a sum over the words of a caption; soft labels.
+"""Terms of a captioner's loss, each a sum over the words of a caption; soft labels; what is logged.
 
 A mean over words beside an unscaled penalty would make its lambda about T times larger.
 """
@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from sat_tf.layers.attention import entropy_share
+from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.terms import Batch, Means
 from sat_tf.ops.gradients import fast_log_likelihoods
 from sat_tf.vocabulary import PAD
@@ -17,6 +19,10 @@ ATTENTION_TARGETS = "attention_targets"
 """Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a target."""
 PREDICTED_WORDS, PREDICTED_SHARES = "predicted_words", "predicted_shares"
 """Names in a batch of what the teachers predict, `[B, T, J]` each."""
+WORD_MEANS = ("nll", "beta")
+"""Keys of `word_means`."""
+ATTENTION_MEANS = ("alpha_entropy", "alpha_variation", "penalty")
+"""Keys of `attention_means`."""
 
 
 class SoftLabels(NamedTuple):
@@ -180,3 +186,63 @@ def supervision(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Ten
     captions = tf.cast(tf.shape(targets)[0], tf.float32)
     words = tf.reduce_sum(tf.cast(tf.reduce_any(targets > 0, axis=-1), tf.float32))
     return loss, {"supervision": (loss * captions / words, words)}
+
+
+# --- means that are logged beside the loss ---
+
+
+def word_means(
+    outputs: DecoderOutput, log_lik: tf.Tensor, mask: tf.Tensor, words: tf.Tensor
+) -> Means:
+    """`nll` (nats per token, unsmoothed) and `beta`.
+
+    Args:
+        outputs: The decoder's.
+        log_lik: float32 `[B, T]`, from `log_likelihoods`.
+        mask: float32 `[B, T]`, 1.0 at words.
+        words: Weight of both: words of the batch.
+    """
+    nll = -tf.reduce_sum(log_lik) / tf.reduce_sum(mask)
+    return {"nll": (nll, words), "beta": (word_mean(outputs.beta, mask), words)}
+
+
+def attention_means(
+    outputs: DecoderOutput, mask: tf.Tensor, words: tf.Tensor, captions: tf.Tensor
+) -> Means:
+    """`alpha_entropy` (share of log L) over words; `alpha_variation` and `penalty` over captions.
+
+    Args:
+        outputs: The decoder's.
+        mask: float32 `[B, T]`, 1.0 at words.
+        words: Weight of means over words.
+        captions: Weight of means over captions.
+    """
+    alpha = tf.nn.softmax(outputs.alignment_scores)
+    penalty = tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
+    return {
+        "alpha_entropy": (word_mean(entropy_share(outputs.alignment_scores), mask), words),
+        "alpha_variation": (alpha_variation(alpha, mask), captions),
+        "penalty": (penalty, captions),
+    }
+
+
+def alpha_variation(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Movement of attention over the words of a caption, in [0, 1].
+
+    The variance of alpha over time, summed over locations, as a share of the largest possible
+    for maps this peaked: `sum_i var_t alpha[t,i] / mean_t sum_i alpha[t,i]^2`. 0 if alpha is the
+    same at every step.
+
+    Args:
+        alpha: float32 `[B, T, L]`.
+        mask: float32 `[B, T]`, 1.0 at words.
+
+    Returns:
+        Scalar, the mean over captions.
+    """
+    words = tf.reduce_sum(mask, axis=-1, keepdims=True)
+    weight = tf.math.divide_no_nan(mask, words)[..., tf.newaxis]
+    mean = tf.reduce_sum(weight * alpha, axis=1, keepdims=True)
+    variance = tf.reduce_sum(weight * tf.square(alpha - mean), axis=[1, 2])
+    peakedness = tf.reduce_sum(weight * tf.square(alpha), axis=[1, 2])
+    return tf.reduce_mean(tf.math.divide_no_nan(variance, peakedness))

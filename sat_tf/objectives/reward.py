@@ -25,11 +25,14 @@ from sat_tf.objectives.estimators import (
     whole_return,
 )
 from sat_tf.objectives.likelihood import (
+    ATTENTION_MEANS,
+    WORD_MEANS,
+    attention_means,
     doubly_stochastic_penalty,
     word_log_likelihood,
     word_mask,
+    word_means,
 )
-from sat_tf.objectives.logs import ATTENTION_MEANS, WORD_MEANS, attention_means, word_means
 from sat_tf.objectives.rollout_logs import variance
 from sat_tf.objectives.sampling import sample
 from sat_tf.objectives.terms import Batch, Terms, weighted

@@ -8,16 +8,19 @@ from sat_tf.config import AttentionConfig
 from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.likelihood import (
+    ATTENTION_MEANS,
     ATTENTION_TARGETS,
+    WORD_MEANS,
     SoftLabels,
+    attention_means,
     doubly_stochastic_penalty,
     log_likelihoods,
     predictions,
     soft_labels,
     supervision,
     word_mask,
+    word_means,
 )
-from sat_tf.objectives.logs import ATTENTION_MEANS, WORD_MEANS, attention_means, word_means
 from sat_tf.objectives.terms import Batch, Terms
 from sat_tf.ops.draws import replica_seed, step_seeds
 

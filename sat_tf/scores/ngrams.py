@@ -1,23 +1,40 @@
-"""BLEU and ROUGE-L of captions, as pycocoevalcap 1.2 defines them, from counts of each image."""
+"""BLEU, CIDEr and ROUGE-L of captions, as pycocoevalcap 1.2 defines them.
+
+It takes the document frequencies of CIDEr from the references of the images it scores, so that
+fewer images give another scale. `CiderD` can have those of other captions: of the training's, for
+rewards (`training.teach.rewards`) and for the score after each epoch.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.scores.cider import ORDERS as BLEU_ORDERS
-from sat_tf.scores.cider import CiderD, count_grams
+ORDERS = 4
 
 # pycocoevalcap's guards against division by zero, so that scores agree to the last digit.
 _TINY, _SMALL = 1e-15, 1e-9
 _BETA = 1.2  # of ROUGE-L: weight of recall
+_SCALE = 10.0  # that of the published CIDEr-D
+_SIGMA = 6.0  # width of CIDEr-D's Gaussian length penalty, words
+
+Gram = tuple[Hashable, ...]
+
+
+def count_grams(words: Sequence[Hashable]) -> Counter[Gram]:
+    """Counts the n-grams of orders 1 to 4."""
+    return Counter(
+        tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1)
+    )
 
 
 def bleu_statistics(captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
     """Computes the contribution of each image to the totals of `bleu_scores`, `[N, 10]`."""
-    rows = np.zeros((len(captions), 2 * BLEU_ORDERS + 2))
+    rows = np.zeros((len(captions), 2 * ORDERS + 2))
     for row, caption, others in zip(rows, captions, references, strict=True):
         words, theirs = caption.split(), [text.split() for text in others]
         most: Counter = Counter()
@@ -25,7 +42,7 @@ def bleu_statistics(captions: Sequence[str], references: Sequence[Sequence[str]]
             most |= count_grams(other)
         for gram, count in count_grams(words).items():
             row[len(gram) - 1] += min(count, most[gram])
-        row[BLEU_ORDERS:-2] = [max(len(words) - n, 0) for n in range(BLEU_ORDERS)]
+        row[ORDERS:-2] = [max(len(words) - n, 0) for n in range(ORDERS)]
         row[-2] = len(words)
         row[-1] = min(map(len, theirs), key=lambda length: (abs(length - len(words)), length))
     return rows
@@ -49,15 +66,78 @@ def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
     References:
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation".
     """
-    correct, guess = totals[..., :BLEU_ORDERS], totals[..., BLEU_ORDERS : 2 * BLEU_ORDERS]
+    correct, guess = totals[..., :ORDERS], totals[..., ORDERS : 2 * ORDERS]
     length, reference_length = totals[..., -2], totals[..., -1]
     precision = np.where(correct > 0, (correct + _TINY) / (guess + _SMALL), np.nan)
-    bleu = 100.0 * np.cumprod(precision, axis=-1) ** (1.0 / np.arange(1, BLEU_ORDERS + 1))
+    bleu = 100.0 * np.cumprod(precision, axis=-1) ** (1.0 / np.arange(1, ORDERS + 1))
     ratio = (length + _TINY) / (reference_length + _SMALL)
     penalty = np.exp(np.minimum(0.0, 1.0 - 1.0 / ratio))
-    result = {f"bleu_{n + 1}": bleu[..., n] * penalty for n in range(BLEU_ORDERS)}
-    result |= {f"bleu_{n + 1}_no_bp": bleu[..., n] for n in range(BLEU_ORDERS)}
+    result = {f"bleu_{n + 1}": bleu[..., n] * penalty for n in range(ORDERS)}
+    result |= {f"bleu_{n + 1}_no_bp": bleu[..., n] for n in range(ORDERS)}
     return result | {"brevity_ratio": length / np.maximum(reference_length, _SMALL)}
+
+
+class Vectors(NamedTuple):
+    """tf-idf vectors of a caption's n-grams, by order."""
+
+    weights: list[dict[Gram, float]]
+    norms: list[float]
+    pairs: int
+
+
+class CiderD:
+    """CIDEr-D of captions, 0 to 10.
+
+    mean_n 10 mean_j exp(-(l - l_j)^2 / 2 sigma^2) <min(g, g_j), g_j> / |g| |g_j|
+
+    over orders n = 1..4 and references j; g are tf-idf vectors of n-grams.
+
+    Args:
+        images: The captions of each image whose n-grams give the document frequencies, each as
+            `count_grams` of it. Images without captions do not count.
+
+    References:
+        Vedantam et al. (2015), arXiv:1411.5726.
+    """
+
+    def __init__(self, images: Iterable[Sequence[Counter[Gram]]]) -> None:
+        documents: Counter[Gram] = Counter()
+        count = 0
+        for captions in images:
+            documents.update({gram for grams in captions for gram in grams})
+            count += bool(captions)
+        self._unknown = math.log(max(count, 1))
+        # An n-gram of one image counts like an unknown one; most are.
+        self._known = {gram: math.log(count / n) for gram, n in documents.items() if n > 1}
+
+    def vectors(self, grams: Counter[Gram]) -> Vectors:
+        """Returns the tf-idf vectors of a caption."""
+        weights: list[dict[Gram, float]] = [{} for _ in range(ORDERS)]
+        for gram, count in grams.items():
+            weights[len(gram) - 1][gram] = count * self._known.get(gram, self._unknown)
+        norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
+        # The published code takes the number of bigrams for the length.
+        return Vectors(weights, norms, sum(n for gram, n in grams.items() if len(gram) == 2))
+
+    def score(self, caption: Vectors, references: Sequence[Vectors]) -> float:
+        """Returns CIDEr-D of a caption under its image's references, at least one."""
+        total = sum(_similarity(caption, reference) for reference in references)
+        return _SCALE * total / (ORDERS * len(references))
+
+
+def _similarity(caption: Vectors, reference: Vectors) -> float:
+    """Sums the similarity over the orders."""
+    total = 0.0
+    for order in range(ORDERS):
+        theirs = reference.weights[order]
+        shared = sum(
+            min(weight, theirs[gram]) * theirs[gram]
+            for gram, weight in caption.weights[order].items()
+            if gram in theirs
+        )
+        if shared:
+            total += shared / (caption.norms[order] * reference.norms[order])
+    return total * math.exp(-((caption.pairs - reference.pairs) ** 2) / (2.0 * _SIGMA**2))
 
 
 def cider_scores(captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:

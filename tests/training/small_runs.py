@@ -10,8 +10,8 @@ import keras
 import pytest
 import tensorflow as tf
 
+from sat_tf.errors import TablesError
 from sat_tf.layers.encoder import Encoder
-from sat_tf.scores import TablesError
 from sat_tf.trained.captioning import TrainedCaptioner
 from training import model
 from training import train as command

@@ -18,7 +18,7 @@ from sat_tf.errors import TablesError
 from sat_tf.joining import Segmenter, Unit
 from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.ngrams import (
-    BLEU_ORDERS,
+    ORDERS,
     bleu_scores,
     bleu_statistics,
     cider_scores,
@@ -284,7 +284,7 @@ def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
     """Returns sentences on the scores that are undefined."""
     cider = "CIDEr is undefined: these images have all n-grams of their references in common."
     found = [cider] if math.isnan(scores["cider"]) else []
-    orders = [n for n in range(1, BLEU_ORDERS + 1) if math.isnan(scores[f"bleu_{n}"])]
+    orders = [n for n in range(1, ORDERS + 1) if math.isnan(scores[f"bleu_{n}"])]
     if not orders:
         return found
     first = orders[0]

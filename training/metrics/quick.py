@@ -7,8 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.scores.cider import CiderD, count_grams
-from sat_tf.scores.ngrams import BLEU_ORDERS, bleu_scores, bleu_statistics, cider_scores
+from sat_tf.scores.ngrams import (
+    ORDERS,
+    CiderD,
+    bleu_scores,
+    bleu_statistics,
+    cider_scores,
+    count_grams,
+)
 from sat_tf.scores.score_tokens import ScoreTokens, default_tokens, split_lines
 
 MOST_DOCUMENTS = 30_000
@@ -35,7 +41,7 @@ def quick_scores(
     check_pairs(candidates, references)
     texts = tokenise(candidates, references, tokens, language)
     bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
-    scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
+    scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, ORDERS + 1)}
     if frequencies is None:
         return scores | {"cider": float(np.mean(cider_scores(*texts)))}
     parts = []

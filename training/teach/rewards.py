@@ -12,8 +12,8 @@ import numpy as np
 
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.objectives.reward import Reward, RewardObjective
-from sat_tf.scores.cider import ORDERS, CiderD, Gram, count_grams
 from sat_tf.scores.meteor_scoring import meteor_of
+from sat_tf.scores.ngrams import ORDERS, CiderD, Gram, count_grams
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config_groups import RewardConfig
 from training.data.captions import CaptionTable
@@ -147,7 +147,7 @@ class BleuReward(CaptionReward):
 
 
 class CiderReward(CaptionReward):
-    """CIDEr-D of captions of training images, 0 to 10; see `sat_tf.scores.cider`.
+    """CIDEr-D of captions of training images, 0 to 10; see `CiderD`.
 
     `<end>` counts as a word: otherwise a caption that breaks off ("a man on a") would score like
     one that ends.

@@ -7,8 +7,13 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import MovingAverageBaseline, make_baseline
-from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS, SoftLabels, predictions
-from sat_tf.objectives.logs import alpha_variation
+from sat_tf.objectives.likelihood import (
+    PREDICTED_SHARES,
+    PREDICTED_WORDS,
+    SoftLabels,
+    alpha_variation,
+    predictions,
+)
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.scores import jar_statistics
-from sat_tf.scores import TablesError, meteor_tables
+from sat_tf.errors import TablesError
+from sat_tf.scores import meteor_tables
 from sat_tf.scores.meteor_align import Match, align
 from sat_tf.scores.meteor_scoring import ENGLISH, Meteor, meteor_scores, tables_of
 from sat_tf.scores.meteor_words import java_hash, split_english
