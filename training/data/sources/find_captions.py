@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sat_tf.errors import invalid_value
 from training.data.examples import DataError
-from training.data.sources.account import has_results, unread_files
-from training.data.sources.caption_files import (
-    SUFFIXES,
-    TEXTS,
-    advice_without_captions,
-)
+from training.data.sources.account import SUFFIXES, TEXTS, has_results
 from training.data.sources.caption_files.columns import is_phrase, mostly
 from training.data.sources.caption_files.records import CaptionFile
-from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.given_splits import split_of
 from training.data.sources.image_folder import ImageFolder, is_image
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 _NO_CAPTION_FILES += ("classes.json",)  # beside annotations of tools, as is an object meta.json
-_HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
-_INSIDE = (
-    " If they are in the images, as Lightroom and others write them: in the folder, `exiftool -use "
-    "MWG -csv -r -Description . > captions.csv`."
-)
 MANY = 100
 """Folders that are looked through at most."""
 _TRIED = 20  # text files that may hold captions
@@ -63,6 +51,10 @@ def find_caption_files(
             raise invalid_value("--data.captions", expected, repr(named))
         return [(path, split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
     found = _without_by_products([file for file in here if _is_caption_file(file)])
+    if len(found) == 1:
+        return [(found[0], None)]
+    from training.data.sources.caption_files.stored import lie_beside, pairs
+
     inner, within = [], []
     if not found:
         inner = folders_in(data_dir)
@@ -103,40 +95,19 @@ def find_caption_files(
         if len(parsed) == 1:
             reasons |= dict.fromkeys(set(found) - set(parsed), "they hold no captions")
             return [(parsed[0], None)]
+    from training.data.sources.caption_files import advice
+
     shown = errors if len(errors) <= 2 else []
+    if found:
+        told = advice.with_several(data_dir, found, len(found) > _FEW)
+    else:
+        told = advice.without_captions([*_files(data_dir), *within], texts if shown else ())
+        told += "" if texts else advice.on_texts_alone(data_dir, images.all_names)
     reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
-    advice = _advice_on_files(data_dir, found, within, texts if shown else ())
-    if not found and not texts:
-        advice += _texts_without_images(data_dir, images)
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     raise DataError(
-        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
+        f"{data_dir}: expected one caption file ({kinds}), found {there}.{told}{reading}"
     )
-
-
-def _texts_without_images(data_dir: Path, images: ImageFolder) -> str:
-    """Returns a sentence on texts that are named like no image, if there are such."""
-    for first in images.all_names[:1]:
-        for unread in unread_files(data_dir, kinds=(".txt", ".caption")):
-            return f" {unread} None has the name of an image, such as {first}."
-    return ""
-
-
-def _advice_on_files(
-    data_dir: Path, found: Sequence[Path], within: Sequence[Path], tried: Sequence[Path]
-) -> str:
-    """Returns what to do if there is not one caption file, but none or several."""
-    if not found:
-        files = [*_files(data_dir), *within]
-        return advice_without_captions(files, tried) or (_HOW if files else _HOW + _INSIDE)
-    advice = (
-        " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
-        "one per split, with `--data.captions FILE,FILE`."
-    )
-    if len(found) > _FEW and all(file.suffix == ".json" for file in found):
-        folder = inside_of(data_dir, found[0].parent)
-        advice += f" If each is a record of one image: `jq -s . {folder}/*.json > captions.json`."
-    return advice
 
 
 def _files(folder: Path) -> list[Path]:
@@ -235,9 +206,3 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
         if shards and not any(splits):
             return [(file, None) for file in files]
     return []
-
-
-def inside_of(data_dir: Path, file: Path, quoted: bool = True) -> str:
-    """A file's path as `--data.captions` names it, quoted for a shell."""
-    inner = file.relative_to(data_dir) if file.is_relative_to(data_dir) else file.name
-    return shlex.quote(str(inner)) if quoted else str(inner)

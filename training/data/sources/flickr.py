@@ -34,8 +34,7 @@ from training.data.examples import (
     Split,
     usable_split,
 )
-from training.data.sources.caption_files import read_captions
-from training.data.sources.caption_files.records import lines
+from training.data.sources.text_files import in_order, lines, read_token_lines
 
 
 @dataclass(frozen=True)
@@ -101,13 +100,16 @@ def load(
     if splits == "official":
         names, listed = _read_list(split, data_dir, layout)
     else:
+        from training.data.sources.caption_files import read_captions
+
         path = data_dir / layout.karpathy_file
         captions = {r.image: r.captions for r in read_captions(path) if r.split == split}
         names, listed = list(captions), f"the {split} split of {path}"
         if not names:
             raise DataError(f"{path} names no image of the {split} split.")
     if splits == "official" or caption_file.is_file():
-        captions = {record.image: record.captions for record in read_captions(caption_file)}
+        found = read_token_lines(caption_file)
+        captions = {name: in_order(numbered) for name, (_, numbered) in found.items()}
     else:
         caption_file = path
     # One listing instead of thousands of look-ups; a name that contains a path is never found.

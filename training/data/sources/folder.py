@@ -29,14 +29,10 @@ from training.data.examples import (
     canonical_name,
     usable_split,
 )
-from training.data.sources.account import unread_files, unread_images
-from training.data.sources.caption_files import (
-    advice_without_captions,
-    read_caption_file,
-)
-from training.data.sources.caption_files.records import CaptionFile, Record
-from training.data.sources.caption_files.stored import name_of_several, pairs
-from training.data.sources.find_captions import MANY, find_caption_files, folders_in, inside_of
+from training.data.sources.account import inside_of, unread_files, unread_images
+from training.data.sources.caption_files import read_caption_file
+from training.data.sources.caption_files.records import CaptionFile, Record, name_of_several
+from training.data.sources.find_captions import MANY, find_caption_files, folders_in
 from training.data.sources.given_splits import listed_splits, split_in
 from training.data.sources.image_folder import ImageFolder
 from training.data.sources.name_splits import choose_places, hashed_split
@@ -145,9 +141,15 @@ class Folder:
         chosen = {name: entry for name, entry in entries.items() if entry.split == split}
         if not chosen:
             found = f"{listed} names no image of the {split} split: of its {len(entries)} images"
-            given = self._places is None
-            advice = _advice_on_split(split, self._files, self._data_dir, entries, given)
-            raise DataError(" ".join([f"{found} it has {_sizes(entries)}. {advice}", *notes]))
+            if self._places is None:
+                told = f"Give some of the images the split {split}, or let names divide all of "
+                told += "them: `--data.held-out 0.1,0.2`."
+            elif any(entry.group for entry in entries.values()):
+                told = "Groups are kept together: add images of other groups, or leave the groups "
+                told += "out."
+            else:
+                told = "Add images."
+            raise DataError(" ".join([f"{found} it has {_sizes(entries)}. {told}", *notes]))
         examples, skipped, blank = [], [], 0
         for name, entry in chosen.items():
             if len(examples) == limit:
@@ -175,8 +177,11 @@ class Folder:
                 split, examples, skipped, f"the {split} split of {listed}", **details
             )
         except DataError as error:
-            advice = _advice_on_names(self._data_dir, self._images, skipped)
-            raise DataError(" ".join([f"{error}{advice}", *details["notes"]])) from error
+            from training.data.sources.caption_files import advice
+
+            reasons = [reason for _, reason in skipped]
+            told = advice.without_images(self._data_dir, self._images.all_names, reasons)
+            raise DataError(" ".join([f"{error}{told}", *details["notes"]])) from error
 
 
 def _read_all(
@@ -192,9 +197,11 @@ def _read_all(
         try:
             files.append(read(path))
         except DataError as error:
+            from training.data.sources.caption_files import advice
+
             others = [other for other, _ in paths if other != path]
-            advice = _advice_instead(path, others, data_dir, images, named)
-            raise DataError(f"{error}{advice}") from error
+            told = advice.reading_without(path, others, data_dir, images.root, named)
+            raise DataError(f"{error}{told}") from error
     return files
 
 
@@ -202,33 +209,6 @@ def _missing(name: str, images: ImageFolder, image_dir: str | None) -> str:
     """Returns why an image is skipped that has no file, with what may be meant."""
     near = images.near_match(name)
     return f"{NO_FILE} in {image_dir or 'the data folder'}{f'; {near}' if near else ''}"
-
-
-def _advice_instead(
-    path: Path, others: Sequence[Path], data_dir: Path, images: ImageFolder, named: str | None
-) -> str:
-    """Returns how to do without a caption file that cannot be read; empty if there is no way."""
-    if others:
-        without = ",".join(inside_of(data_dir, other) for other in others)
-        return f" `--data.captions {without}` reads without it."
-    if named is None and path != images.root and next(pairs(images.root), None):
-        return " `--data.captions .` reads the files named like the images instead."
-    return ""
-
-
-def _advice_on_names(
-    data_dir: Path, images: ImageFolder, skipped: Sequence[tuple[str, str]]
-) -> str:
-    """Returns what to do if no image of a split has a file."""
-    packed = advice_without_captions(sorted(data_dir.iterdir()))
-    if "packed" in packed:
-        return packed
-    if images.all_names and all(reason.startswith(NO_FILE) for _, reason in skipped):
-        return (
-            " If another column or key has the names of the files, choose it with "
-            "`--data.columns image=NAME`."
-        )
-    return ""
 
 
 def _take_lists(
@@ -318,22 +298,6 @@ def _told_apart(
 
 def _listed(files: Sequence[CaptionFile]) -> str:
     return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
-
-
-def _advice_on_split(
-    split: str,
-    files: Sequence[CaptionFile],
-    data_dir: Path,
-    entries: Mapping[str, _Entry],
-    given: bool,
-) -> str:
-    """Returns what to do if a split has no image."""
-    if not given:
-        if not any(entry.group for entry in entries.values()):
-            return "Add images."
-        return "Groups are kept together: add images of other groups, or leave the groups out."
-    advice = f"Give some of the images the split {split}"
-    return f"{advice}, or let names divide all of them: `--data.held-out 0.1,0.2`."
 
 
 def _gather(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.records import known_split, lines
+from training.data.sources.caption_files.records import known_split
+from training.data.sources.text_files import lines
 
 _TEXTS = (".txt", ".lst", ".csv")
 _FEW, _SMALL = 20, 2**22  # lists in a folder, and bytes of one in JSON

@@ -18,7 +18,7 @@ names the file and the line, or the place inside one JSON value.
     tables.py, objects.py, tools.py, stored.py    the readers
 
 To add a format, write its reader, a function from a `Source` to `Record`s, and enter it in
-`_READERS` and `_reader_of`.
+`READERS` of `account` and `_reader_of`.
 
 References:
     Chen et al. (2015), "Microsoft COCO Captions", arXiv:1504.00325; Karpathy and Li (2015), "Deep
@@ -29,41 +29,13 @@ from __future__ import annotations
 
 import functools
 import os
-import shlex
-from collections.abc import Callable, Iterable, Sequence
-from itertools import filterfalse, islice
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from training.data.config import parse_columns
 from training.data.examples import DataError
-from training.data.sources.caption_files.columns import is_image_name
-from training.data.sources.caption_files.records import (
-    IMAGE_SUFFIXES,
-    PAIRED,
-    CaptionFile,
-    FolderNames,
-    Record,
-    Source,
-    lines,
-)
-
-SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
-SUFFIXES += (".jsonlines", ".ndjson", ".manifest")
-"""Names of files that are taken for caption files without being named end in one of these."""
-TEXTS = (".tsv", ".txt", ".xml")
-"""Folders hold such files for other ends too: taken if there is nothing else and they parse."""
-_SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
-_TO_CSV = "write its captions to a CSV image,caption, and its images to files"
-_BINARY = {
-    ".arrow": 'save the data set of Hugging Face with `.to_parquet("train.parquet")`',
-    **dict.fromkeys((".tfrecord", ".tfrecords", ".pkl", ".h5", ".hdf5", ".mat", ".npz"), _TO_CSV),
-    **dict.fromkeys((".mdb", ".lmdb", ".feather"), _TO_CSV),
-    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".sql"), "export its table as CSV or JSON"),
-}
-_OTHERS = (".md", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".pdf", ".html", *IMAGE_SUFFIXES)
-_PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar")
-_HOLDING = (*SUFFIXES, *TEXTS, *PAIRED, *_SPREADSHEETS, *_BINARY, *_PACKED, ".lst", ".npy")
-_ABOUT = (".", "readme", "license", "licence", "requirements", "thumbs")
+from training.data.sources.account import READERS
+from training.data.sources.caption_files.records import CaptionFile, FolderNames, Record, Source
 
 
 def read_captions(path: Path) -> tuple[Record, ...]:
@@ -102,73 +74,17 @@ def _read(
     path: Path, columns: str | None, root: Path | None, divided: bool, changed: int, size: int
 ) -> CaptionFile:
     name = path.name.lower()
-    suffix = next((suffix for suffix in _READERS if name.endswith(suffix)), None)
+    suffix = next((suffix for suffix in READERS if name.endswith(suffix)), None)
     if suffix is None and not path.is_dir():
-        kinds = ", ".join(f"*{suffix}" for suffix in _READERS)
-        raise DataError(f"{path}: expected a file named {kinds}.{advice_without_captions([path])}")
+        from training.data.sources.caption_files import advice
+
+        kinds = ", ".join(f"*{suffix}" for suffix in READERS)
+        raise DataError(f"{path}: expected a file named {kinds}.{advice.on_files([path])}")
     source = Source(path, parse_columns(columns), FolderNames(root), divided)
-    records = tuple(_reader_of(None if path.is_dir() else _READERS[suffix])(source))
+    records = tuple(_reader_of(None if path.is_dir() else READERS[suffix])(source))
     if not records:
         raise DataError(f"{path} holds no image.")
     return CaptionFile(path, records, source.finished(), frozenset({path, *source.used}))
-
-
-def may_hold_captions(name: str) -> bool:
-    """Returns whether a file may hold captions, or lists of images, by its name."""
-    small = name.lower()
-    return small.endswith(_HOLDING) and not small.startswith(_ABOUT)
-
-
-def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:
-    """Returns a sentence on what there is instead of a caption file, if it can become one.
-
-    Args:
-        paths: Files of the folder.
-        tried: Those of them that were read, and hold no captions as they are.
-    """
-    for path in paths:
-        suffix, file = path.suffix.lower(), shlex.quote(path.name)
-        if suffix in _SPREADSHEETS:
-            return f" {path.name} is a spreadsheet: save it as CSV (UTF-8)."
-        if suffix in _PACKED:
-            return f" {path.name} is packed: unpack it in the folder."
-        if suffix in _BINARY:
-            return f" {path.name} is not read: {_BINARY[suffix]}."
-        if suffix in TEXTS and _names_images(path):
-            return (
-                f" {path.name} names images; if FILE has their captions in the same order, join "
-                f"them, `paste {file} FILE > captions.tsv`, and give `--data.captions "
-                "captions.tsv`."
-            )
-    for path in filterfalse(tried.__contains__, paths):
-        suffix, file = path.suffix.lower(), shlex.quote(path.name)
-        if suffix in (".tsv", ".txt"):
-            return f" If {path.name} is a table of captions, give `--data.captions {file}`."
-        if suffix not in ("", *_OTHERS, *_READERS):
-            return f" If {path.name} is a table or JSON lines, rename it to *.csv or *.jsonl."
-    return ""
-
-
-def _names_images(path: Path) -> bool:
-    """Tests if the first lines of a text file are names of images and nothing else."""
-    try:
-        first = [line for _, line in islice(lines(path), 5)]
-    except DataError:
-        return False
-    return bool(first) and all(is_image_name(line) and len(line.split()) == 1 for line in first)
-
-
-_READERS = {
-    ".csv": "table",
-    **dict.fromkeys((".jsonl", ".jsonlines", ".ndjson", ".manifest"), "lines"),
-    ".json": "object",
-    **dict.fromkeys((".token", ".token.txt"), "tokens"),
-    ".parquet": "parquet",
-    ".tar": "tar",
-    ".xml": "cvat",
-    **dict.fromkeys((".tsv", ".txt"), "table"),
-}
-"""Kind of each file, by the end of its name; of two ends that fit, the first."""
 
 
 def _reader_of(kind: str | None) -> Callable[[Source], Iterable[Record]]:

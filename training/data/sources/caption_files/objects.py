@@ -22,7 +22,6 @@ from training.data.sources.caption_files.records import (
     are_words,
     as_captions,
     known_split,
-    read_text,
 )
 from training.data.sources.caption_files.tools import (
     WHOLE,
@@ -33,6 +32,7 @@ from training.data.sources.caption_files.tools import (
     read_label_studio,
     shapes_field,
 )
+from training.data.sources.text_files import read_text
 
 _CHATS = ("messages", "contents", "conversations", "query")
 _SHOWN = ("image", "url", "image_url", "uri", "fileUri")

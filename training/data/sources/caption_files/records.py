@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import json
 import os
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +20,6 @@ from sat_tf.joining import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
 
 IMAGE_SUFFIXES = READ_SUFFIXES
-PAIRED = (".caption", ".txt", ".xmp", ".json")
-"""Suffixes of a file with an image's captions, named like the image, in order of preference."""
-
 MARKS = ("is_rejected", "is_precanned", "was_cancelled", "foil")
 """Keys by which VizWiz, FOIL and others mark a caption as invalid: a true one leaves it out."""
 
@@ -421,61 +416,18 @@ def written_list(text: str) -> list[Any] | tuple[Any, ...] | dict[str, Any] | No
     return None
 
 
-def read_text(path: Path) -> str:
-    """Reads a UTF-8 file (or marked UTF-16) without its mark; line ends stay as they are.
-
-    Raises:
-        DataError: It is not UTF-8; the message names the line.
-    """
-    content = path.read_bytes()
-    try:
-        return decoded(content)
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        old, new = shlex.quote(path.name), shlex.quote(f"new.{path.name}")
-        raise DataError(
-            f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8, or try "
-            f"`iconv -f {_likely_encoding(content)} -t utf-8 {old} > {new}`, or "
-            "another of windows-1252 (western Europe), windows-1251 (Cyrillic), gb18030 (Chinese), "
-            "shift_jis (Japanese), cp949 (Korean); then look at the captions that are printed."
-        ) from error
-
-
-def _likely_encoding(content: bytes) -> str:
-    """The encoding in which bytes that are not UTF-8 may be text."""
-    content = content[:10_000].rpartition(b"\n")[0] or content[:10_000]  # in whole lines
-    high = sum(map((127).__lt__, content))
-    if high < 0.2 * len(content):
-        return "windows-1252"
-    for encoding, own in (("shift_jis", "[\u3040-\u30ff]"), ("cp949", "[\uac00-\ud7a3]")):
-        with contextlib.suppress(UnicodeDecodeError):
-            if 4 * len(re.findall(own, content.decode(encoding))) > high / 2:
-                return encoding
-    letters = content.translate(None, bytes(range(128)) + bytes(range(0x80, 0xC0)))
-    return "windows-1251" if len(letters) > 0.95 * high else "gb18030"
-
-
-def decoded(content: bytes) -> str:
-    """Decodes UTF-8, or marked UTF-16, without its mark; raises UnicodeDecodeError."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # Excel's "Unicode text"
-        return content.decode("utf-16", errors="replace")
-    return content.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-
-
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a UTF-8 file that are not blank, with their numbers from 1.
-
-    Raises:
-        DataError: It is not UTF-8.
-    """
-    text = read_text(path)
-    # Not `str.splitlines`, which also cuts at characters that captions may contain.
-    for number, line in enumerate(text.split("\n" if "\n" in text else "\r"), start=1):
-        if line.strip():
-            yield number, line.rstrip("\r")
-
-
 def has_half_character(text: str) -> bool:
     """Returns whether a text has a lone surrogate: JSON's escapes can, but no UTF-8 file."""
     # Texts of one byte per character are the most, and cannot.
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def name_of_several(records: Iterable[Record]) -> str | None:
+    """Returns the first name that stored images of different content share, if any."""
+    first: dict[str, StoredImage] = {}
+    for record in records:
+        if record.stored is not None:
+            other = first.setdefault(record.image, record.stored)
+            if other is not record.stored and other.read_bytes() != record.stored.read_bytes():
+                return record.image
+    return None

@@ -11,7 +11,7 @@ import shlex
 import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from pathlib import Path, PurePosixPath
@@ -19,6 +19,7 @@ from typing import Any
 
 from sat_tf.errors import installation
 from training.data.examples import DataError, StoredImage
+from training.data.sources.account import PAIRED
 from training.data.sources.caption_files.columns import (
     Chosen,
     choose,
@@ -29,13 +30,12 @@ from training.data.sources.caption_files.columns import (
 from training.data.sources.caption_files.objects import unnested
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
-    PAIRED,
     Record,
     Source,
-    decoded,
     image_name,
-    read_text,
+    name_of_several,
 )
+from training.data.sources.text_files import decoded, read_text
 
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _XMP = ".//{http://purl.org/dc/elements/1.1/}description//" + f"{_RDF}li"
@@ -478,17 +478,6 @@ def _image_columns(
         if isinstance(shown[0], dict):
             structs.add(names[at])
     return images, structs
-
-
-def name_of_several(records: Iterable[Record]) -> str | None:
-    """Returns the first name that stored images of different content share, if any."""
-    first: dict[str, StoredImage] = {}
-    for record in records:
-        if record.stored is not None:
-            other = first.setdefault(record.image, record.stored)
-            if other is not record.stored and other.read_bytes() != record.stored.read_bytes():
-                return record.image
-    return None
 
 
 def one(value: Any) -> Any:

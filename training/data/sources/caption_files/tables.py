@@ -6,7 +6,6 @@ import contextlib
 import csv
 import dataclasses
 import io
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -25,8 +24,13 @@ from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
+)
+from training.data.sources.text_files import (
+    in_order,
     lines,
     read_text,
+    read_token_lines,
+    token_of,
 )
 
 Rows = list[tuple[int, list[str]]]
@@ -38,11 +42,6 @@ _DASH = re.compile(r"^\s*(?:[-=:\u2013\u2014]|[-=]>)\s+")  # a.jpg - A door.
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
 _SAMPLE, _TITLES = 1000, 5  # rows
-_TOKEN_LINE = re.compile(
-    r"(?P<name>[^\t]*?[^\t\s])\s*#(?:(?P<mark>[A-Za-z]\w*)#)?(?P<number>[0-9]+)(?: *\t|(?<=\d) +)"
-    r"(?P<caption>.*)"
-)
-_BLANK_LINE = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?:(?P<mark>\w+)#)?(?P<number>[0-9]+)\s*")
 # Flickr30k's results.csv lacks one separator: 2199200615.jpg| 4   A dog runs ...
 _LOST_SEPARATOR = re.compile(r"\s*(?P<number>\d+)\s+(?P<caption>\S.*)")
 
@@ -53,7 +52,7 @@ def read_table(source: Source) -> Iterator[Record]:
     start = [line for line in _LINE_END.split(text[:100_000]) if line.strip()][:20]
     while len(start) > 1 and start[0].count('"') % 2:  # a heading over several lines
         start[:2] = ["\n".join(start[:2])]
-    if start and all(map(_token, start[:-1] or start)):
+    if start and all(map(token_of, start[:-1] or start)):
         yield from read_tokens(source)
         return
     if start and start[0].startswith("{"):
@@ -303,37 +302,16 @@ def _delimiter(header: str) -> str:
     return max(_DELIMITERS, key=header.count)
 
 
-def _token(line: str) -> re.Match | None:
-    return _TOKEN_LINE.fullmatch(line) or _BLANK_LINE.fullmatch(line)
-
-
 def read_tokens(source: Source) -> Iterator[Record]:
     """Reads NAME#K<TAB>caption and NAME#xx#K caption, xx a mark such as the language."""
-    captions: dict[str, dict[tuple[str, int], str]] = {}
-    first: dict[str, str] = {}
-    before, marks = 0, set()
-    for number, line in lines(source.path):
-        match = _token(line)
-        if match is None:
-            end = f"; is it the end of line {before}? Then join the two" if before else ""
-            expected = "expected NAME.jpg#K<TAB>caption or NAME.jpg#xx#K caption"
-            source.fail(f"line {number}", f"{expected}, got {line[:80]!r}{end}")
-        before = number
-        name, mark = match["name"].strip(), match["mark"] or ""
-        caption = match.groupdict().get("caption", "") or ""
-        key, caption = (mark, int(match["number"])), caption.replace("\t", " ").strip()
-        first.setdefault(name, f"line {number}")
-        marks.add(mark)
-        of_image = captions.setdefault(name, {})
-        if of_image.setdefault(key, caption) != caption:
-            why = f"a second, different caption {name}#{match['number']}"
-            source.fail(f"line {number}", why)
+    found = read_token_lines(source.path)
+    marks = {mark for _, captions in found.values() for mark, _ in captions}
     if len(marks) > 1:
         several = ", ".join(f"#{mark}#" for mark in sorted(marks))
         source.note(f"the captions of an image have different marks ({several}); all are read")
-    for name, of_image in captions.items():
-        texts = tuple(text for _, text in sorted(of_image.items()) if text)
-        yield Record(name, texts, None, first[name], len(of_image) - len(texts))
+    for name, (line, captions) in found.items():
+        texts = in_order(captions)
+        yield Record(name, texts, None, f"line {line}", len(captions) - len(texts))
 
 
 def _read_lines(source: Source, start: str) -> Iterator[Record]:
@@ -360,35 +338,7 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 "expected the name of an image and its caption, with a comma, a tab or a space "
                 f"between, but there is no image {name[:40]!r}, in {line[:60]!r}"
             )
-            source.fail(f"line {number}", f"{why}{_advice_on_names(source)}")
+            from training.data.sources.caption_files import advice
+
+            source.fail(f"line {number}", f"{why}{advice.naming_lines(source)}")
         yield source.record(f"line {number}", name, [_DASH.sub("", caption)])
-
-
-def _advice_on_names(source: Source) -> str:
-    """Returns how to add the names of images to captions that may be in their order."""
-    numbers = [number for number, _ in lines(source.path)]
-    count = len(numbers)
-    places = {(folder, os.path.splitext(name)[1]) for folder, name in source.folder.images}
-    # `paste` takes blank lines along.
-    if len(places) != 1 or len(source.folder.images) != count or numbers[-1] != count:
-        return ""
-    ((folder, suffix),) = places
-    inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
-    inner = "" if inner == os.path.join(".", "") else shlex.quote(inner)
-    file = shlex.quote(source.path.name)
-    listed, names = "ls", sorted(name for _, name in source.folder.images)
-    order = "in the order of the images' names"
-    if (counted := sorted(names, key=_in_numbers)) != names:
-        at = next(i for i, name in enumerate(names) if counted[i] != name)
-        listed, order = "ls -v", f"{order} as one counts ({counted[at]} before {names[at]})"
-    return (
-        f"; if the {count} captions are {order}, add these: in the folder of the captions, "
-        f"`{listed} {inner}*{suffix} | paste - {file} > named.tsv`, then `--data.captions "
-        "named.tsv`"
-    )
-
-
-def _in_numbers(name: str) -> list[tuple[int, str]]:
-    """A key that sorts names by the numbers in them: 2.jpg before 10.jpg."""
-    parts = re.findall(r"\d+|\D+", name)
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

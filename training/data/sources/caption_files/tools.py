@@ -14,8 +14,8 @@ from training.data.sources.caption_files.records import (
     Source,
     as_captions,
     known_split,
-    read_text,
 )
+from training.data.sources.text_files import read_text
 
 WHOLE = "the whole file"
 OF_BOXES = "of single boxes or other parts of an image"
