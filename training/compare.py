@@ -177,6 +177,8 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
         data_dir = common_data_dir(RunFolder(one.folder.absolute().parent.parent) for one in found)
     split, tokens = common_split(found, data_dir), common_tokens(found, arguments.score_tokens)
     shared = set.intersection(*(set(one.captions) for one in found))
+    if not shared:
+        raise ValueError("The evaluations have no image in common.")
     references = split.references(of=shared)
     scores = [
         score_captions(

@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import tyro
 
-from sat_tf.commands import check_folder, exit_status, json_line, parse_flags, printable
+from sat_tf.commands import check_folder, exit_status, parse_flags, printable
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.trained import published, runs
 from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.trained.limits import UNLIKE, is_unlike
-from sat_tf.trained.viewer import crop_of, hypothesis_data
 from training.tables import text_table
 
 
@@ -37,8 +36,6 @@ class Arguments:
     figure: Literal["png", "jpg", "webp", "svg", "none"] = "png"
     """Form of the figure, of which each word has behind it what looking was worth, nats: `webp` is
     an animation; `none` draws none."""
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print a line of JSON, with maps in the viewer's form, in place of the table."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,20 +56,13 @@ def run(arguments: Arguments) -> None:
     whole = np.asarray(decode(content))
     captioner = runs.load(arguments.run_dir)
     found = captioner.explain(content, arguments.sentence)
-    resize, figure = captioner.config.encoder.resize, None
+    figure = None
     if arguments.figure != "none":
         (figure,) = figure_paths(arguments.out, [path], arguments.figure)
         side = max(captioner.config.encoder.image_size, min(PHOTOGRAPH, *whole.shape[:2]))
-        drawn = save_attention_figure(figure, read_pixels(content, side, resize), found.labelled())
+        pixels = read_pixels(content, side, captioner.config.encoder.resize)
+        drawn = save_attention_figure(figure, pixels, found.labelled())
         figure = figure if drawn else None
-    if arguments.json:
-        crop = crop_of(*whole.shape[:2], resize)
-        row = {"image": str(path), "log_prob": found.log_prob, "unknown": found.unknown}
-        row |= {"familiarity": found.familiarity}
-        row |= {"figure": figure and str(figure), "grid": list(captioner.grid), "crop": crop}
-        names = ("words", "text", "score", "alpha", "beta", "log_probs", "looking")
-        print(json_line(row | hypothesis_data(**{name: getattr(found, name) for name in names})))
-        return
     print(printable(f"{path}: {found.text}\n{text_table(found.rows())}"))
     if found.unknown:
         print(printable(f"Not known, and read as <unk>: {', '.join(found.unknown)}."))

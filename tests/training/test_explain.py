@@ -1,6 +1,4 @@
-"""`sat-tf explain`: a table, a figure, a line of JSON; sentences that are refused."""
-
-import json
+"""`sat-tf explain`: a table, a figure; sentences that are refused."""
 
 import numpy as np
 import pytest
@@ -25,15 +23,6 @@ def test_it_prints_a_table_and_draws_the_figure(flags, tmp_path, capsys):
     assert rows[2].split()[1:3] == ["?", "?"]
     assert rows[3] == "Not known, and read as <unk>: unicorn."
     assert np.asarray(Image.open(tmp_path / "out" / "bird.png")).std() > 0
-
-
-def test_json_has_maps_and_what_looking_was_worth(flags, capsys):
-    assert main([flags[0], "a red unicorn", *flags[1:], "--json", "--figure", "none"]) == 0
-    row = json.loads(capsys.readouterr().out)
-    assert row["unknown"] == ["unicorn"] and row["log_prob"] is row["figure"] is None
-    looking = [word["looking"] for word in row["words"]]
-    assert None not in looking[:2] and looking[2] is None
-    assert len(row["words"][2]["map"]) > 0 and len(row["grid"]) == 2
 
 
 @pytest.mark.parametrize("sentence", ["", "unicorns", "a " * 9])

@@ -39,7 +39,7 @@ from training.metrics.bootstrap import (
     few_images_note,
     interval_over_images,
 )
-from training.metrics.quick import check_pairs, tokenise
+from training.metrics.quick import tokenise
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
@@ -107,7 +107,7 @@ def score_captions(
     """Scores one caption per image against the reference captions of that image.
 
     Args:
-        candidates: Image id -> caption. An empty caption matches nothing.
+        candidates: Image id -> caption, of at least one image. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
         tokens: What splits all captions; by default that of `default_tokens`.
         language: Language code of the captions, such as "de".
@@ -118,10 +118,8 @@ def score_captions(
         The scores; `notes` names what is missing, such as METEOR without its tables.
 
     Raises:
-        ValueError: Nothing to score, ids that differ, an image without references, or a package
-            that splits is not installed.
+        ValueError: A package that splits is not installed.
     """
-    check_pairs(candidates, references)
     notes: list[str] = []
     chosen = tokens or default_tokens(language, unit, segmenter)
     texts = tokenise(candidates, references, chosen, language)

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from training.data.examples import Box
 from training.metrics.bootstrap import Interval, resampled_means
 
@@ -91,11 +90,8 @@ class PhraseScores:
 
         Images are drawn with replacement, with all their phrases.
         """
-        compared = dict(self.values)
-        for metric in METRICS:
-            compared[f"{metric}_over_centre"] = (
-                self.values[metric] - self.values[f"{metric}_centre"]
-            )
+        own = self.values
+        compared = own | {f"{m}_over_centre": own[m] - own[f"{m}_centre"] for m in METRICS}
         small = self.shares < SMALL
         found = {}
         for name, of_all in compared.items():
@@ -118,7 +114,6 @@ def score_phrases(
     boxes: Sequence[Sequence[Box]],
     images: Sequence[Hashable] | None = None,
     types: Sequence[tuple[str, ...]] | None = None,
-    seed: int = 0,
     pixels: Sequence[tuple[float, float]] | None = None,
 ) -> PhraseScores:
     """Scores the map of each phrase against the union of its boxes.
@@ -132,20 +127,14 @@ def score_phrases(
         boxes: At least one box per phrase, `(top, left, bottom, right)` in [0, 1].
         images: Image of each phrase; by default, each has its own.
         types: Types of each phrase; none by default.
-        seed: Seed of the shuffled control.
         pixels: Height and width of a pixel of each phrase's image, shares of its sides, for the
             pointing game with a tolerance; without, there is none.
-
-    Raises:
-        ValueError: No phrases, lengths that differ, or an invalid map.
     """
     images = range(len(maps)) if images is None else images
-    if not len(maps) or not len(maps) == len(boxes) == len(images):
-        counts = f"{len(maps)} maps, {len(boxes)} boxes, {len(images)} images"
-        raise invalid_value("maps", "one map, box and image for each phrase", counts)
     numbers = {image: number for number, image in enumerate(dict.fromkeys(images))}
     image_of = np.array([numbers[image] for image in images])
-    alpha = _normalised(maps)
+    alpha = np.stack(maps).astype(np.float64)
+    alpha /= alpha.sum(axis=(1, 2), keepdims=True)
     height, width = alpha.shape[1:]
     covered = np.stack([union_coverage(own, height, width) for own in boxes])
     centres = np.stack([centres_inside(own, height, width) for own in boxes])
@@ -154,7 +143,7 @@ def score_phrases(
         "": alpha,
         "_centre": np.broadcast_to(centre_map(height, width), alpha.shape),
         "_uniform": np.full_like(alpha, 1.0 / (height * width)),
-        "_shuffled": alpha[_partners(image_of, seed)],
+        "_shuffled": alpha[_partners(image_of)],
     }
     values = {}
     for kind, of_kind in maps_of.items():
@@ -198,24 +187,10 @@ def grounding_scores(found: PhraseScores) -> dict[str, float]:
     }
 
 
-def _normalised(maps: Sequence[np.ndarray]) -> np.ndarray:
-    """Stacks maps, each divided by its sum, `[N, h, w]`."""
-    arrays = [np.asarray(alpha, np.float64) for alpha in maps]
-    for alpha in arrays:
-        valid = alpha.ndim == 2 and alpha.shape == arrays[0].shape and np.isfinite(alpha).all()
-        if not valid or alpha.min() < 0 or alpha.sum() <= 0:
-            expected = "finite non-negative [h, w] arrays of one size with positive sums"
-            raise invalid_value("maps", expected, f"shape {alpha.shape}, sum {alpha.sum()}")
-    stacked = np.stack(arrays)
-    return stacked / stacked.sum(axis=(1, 2), keepdims=True)
-
-
 def _small(name: str) -> str:
     """Turns `pointing_game_centre` into `pointing_game_small_centre`."""
-    for metric in METRICS:
-        if name.startswith(metric):
-            return f"{metric}_small{name[len(metric) :]}"
-    raise invalid_value("name", f"one of {', '.join(METRICS)} and their controls", name)
+    (metric,) = filter(name.startswith, METRICS)
+    return f"{metric}_small{name.removeprefix(metric)}"
 
 
 def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
@@ -261,9 +236,9 @@ def centre_map(height: int, width: int) -> np.ndarray:
     return mass / mass.sum()
 
 
-def _partners(images: np.ndarray, seed: int) -> np.ndarray:
+def _partners(images: np.ndarray) -> np.ndarray:
     """Pairs each phrase with another, each used once, of another image if possible."""
-    rng, count, sizes = np.random.default_rng(seed), len(images), np.bincount(images)
+    rng, count, sizes = np.random.default_rng(0), len(images), np.bincount(images)
     # Images in random order, random order within; a step as long as the largest leaves it.
     order = np.lexsort((rng.permutation(count), rng.permutation(len(sizes))[images]))
     partners = np.empty(count, np.int64)

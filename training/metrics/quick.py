@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.scores.ngrams import (
     ORDERS,
     CiderD,
@@ -38,7 +37,6 @@ def quick_scores(
         frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
             default, as in reports. Scores of other images, or of fewer, are on another scale then.
     """
-    check_pairs(candidates, references)
     texts = tokenise(candidates, references, tokens, language)
     bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
     scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, ORDERS + 1)}
@@ -85,19 +83,3 @@ def tokenise(
     split = iter(split_lines(tokens, lines, language))
     own = [next(split) for _ in candidates]
     return own, [[next(split) for _ in references[image]] for image in candidates]
-
-
-def check_pairs(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
-    """Checks that there are captions, each with references.
-
-    Raises:
-        ValueError: Nothing to score, ids that differ, or an image without references.
-    """
-    if not candidates:
-        raise invalid_value("candidates", "a caption for at least one image", "none")
-    if different := sorted(set(candidates) ^ set(references)):
-        got = f"{len(different)} found in one only, such as {different[0]!r}"
-        raise invalid_value("references", "the images of `candidates`", got)
-    if bare := [image for image in candidates if not references[image]]:
-        expected = "at least one reference per image"
-        raise invalid_value("references", expected, f"none for {bare[0]!r}")

@@ -96,25 +96,8 @@ def test_shuffled_maps_come_from_another_image_when_groups_are_given():
     rows = [0] * 3 + [1] * 2 + [2] * 3 + [3] * 2
     maps = [one_hot(row, 0) for row in rows]
     boxes = [(row / 4, 0.0, row / 4 + 0.25, 1.0) for row in rows]
-    for seed in range(5):
-        scores = drawn(maps, boxes, [f"p{row}" for row in rows], seed=seed)
-        assert scores["pointing_game_shuffled"] == 0
-
-
-@pytest.mark.parametrize(
-    ("maps", "boxes"),
-    [
-        ([], []),
-        ([one_hot(0, 0)], [CORNER] * 2),
-        ([np.zeros((4, 4))], [CORNER]),
-        ([np.full((4, 4), np.nan)], [CORNER]),
-        ([-one_hot(0, 0)], [CORNER]),
-        ([one_hot(0, 0).ravel()], [CORNER]),
-    ],
-)
-def test_bad_maps_are_errors(maps, boxes):
-    with pytest.raises(ValueError, match="argument `maps`"):
-        drawn(maps, boxes)
+    scores = drawn(maps, boxes, [f"p{row}" for row in rows])
+    assert scores["pointing_game_shuffled"] == 0
 
 
 LEFT, RIGHT = (0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 1.0, 1.0)
