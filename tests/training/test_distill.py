@@ -7,36 +7,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sat_tf.errors import RunError
+from sat_tf.run_folder import RunFolder
 from sat_tf.trained import runs
-from tests.training.small_runs import exit_of, meteor_hidden
+from tests.training.small_runs import exit_of, train
 from training.config import read_run_config
 from training.distill import main, predict
 from training.inputs import load_data
 from training.lineage import Teachers, teachers_of
 from training.teach.word_predictions import WordPredictions
-from training.train import main as train
-
-SMALL = ["--data.limit", "16", "--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8"]
-SMALL += ["--decoder.attention-dim", "8", "--fit.epochs", "1", "--fit.figures", "1"]
-SMALL += ["--fit.validation-images", "4", "--search.beam", "1"]
 
 
 @pytest.fixture(scope="module")
-def teachers(tmp_path_factory) -> list[str]:
-    """Two runs; the second one saw mirrored images."""
+def teachers(soft_run, hard_run, tmp_path_factory) -> list[Path]:
+    """A run that learned from rewards and, before, from boxes; one that saw mirrored images."""
     folder = tmp_path_factory.mktemp("teachers")
-    with meteor_hidden():
-        for name, flags in (("soft", []), ("hard", ["--data.mirror", "True", "--seed", "1"])):
-            flags = [*SMALL, *flags, "--run-dir", str(folder / name)]
-            assert train(["--recipe", f"scenes_{name}", *flags]) == 0
-    return [str(folder / "soft"), str(folder / "hard")]
+    boxed, rewarded = folder / "boxed", folder / "rewarded"
+    for run, changes in (
+        (boxed, {"attention": {"kind": "soft", "supervision_weight": 0.5}}),
+        (rewarded, {"reward": {"metric": "cider"}, "init_from": str(boxed)}),
+    ):
+        shutil.copytree(soft_run, run)
+        values = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps(values | changes))
+    return [rewarded, hard_run]
 
 
 @pytest.fixture(scope="module")
-def predictions(teachers, tmp_path_factory) -> str:
+def predictions(teachers, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("predictions") / "new" / "p.npz"
-    assert main([*teachers, "--out", str(path)]) == 0
-    return str(path)
+    assert main([*map(str, teachers), "--out", str(path)]) == 0
+    return path
 
 
 def probabilities(run_dir, image, tokens) -> np.ndarray:
@@ -48,7 +49,6 @@ def probabilities(run_dir, image, tokens) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-@pytest.mark.slow
 def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
     config = read_run_config(teachers[0])
     data = load_data(config.data)
@@ -71,35 +71,30 @@ def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
             np.testing.assert_allclose(whole[order], expected[order], rtol=2e-3)
 
 
-@pytest.mark.slow
-def test_a_student_learns_from_predictions_and_resumes(teachers, predictions, tmp_path, capsys):
-    base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(tmp_path / "student")]
-    flags = [*base, "--fit.distillation-weight", "0.5"]
-    with meteor_hidden():
-        assert train([*flags, "--fit.predictions", predictions]) == 0
-    assert "predictions are 50 % of each word's target" in capsys.readouterr().out
-    contents = json.loads((tmp_path / "student" / "data.json").read_text())
-    assert contents["predictions"]["teachers"] == []
+def test_a_student_learns_from_predictions_and_inherits_their_teachers(
+    teachers, predictions, tmp_path, tiny, unvalidated
+):
+    said = []
+    flags = (*tiny, "--fit.distillation-weight", "0.5", "--fit.predictions")
+    train(tmp_path / "student", *flags, str(predictions), say=said.append)
+    assert any("predictions are 50 % of each word's target" in line for line in said)
+    assert teachers_of(teachers[0]) == Teachers(("boxes", "reward"), ())
+    assert teachers_of(tmp_path / "student") == Teachers(("captioners",), ("boxes", "reward"))
 
-    config = read_run_config(teachers[0])
-    data = load_data(config.data)
-    predict({Path(teachers[0]): config}, data, tmp_path / "cache", 5).save(tmp_path / "others.npz")
-    assert train([*flags, "--fit.predictions", str(tmp_path / "others.npz")]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "The predictions of other captioners are not those of the training split" in said
+    config = read_run_config(teachers[1])
+    others = tmp_path / "others.npz"
+    predict({teachers[1]: config}, load_data(config.data), tmp_path / "cache", 5).save(others)
+    with pytest.raises(RunError, match="predictions of other captioners are not those of the tr"):
+        train(tmp_path / "student", *flags, str(others))
 
 
-@pytest.mark.slow
-def test_runs_with_other_words_teach_nothing(teachers, tmp_path, capsys):
-    vocabulary = json.loads((runs.RunFolder(teachers[0]).vocabulary).read_text())
-    folder = tmp_path / "other"
-    folder.mkdir()
-    source = runs.RunFolder(teachers[0])
-    for path in (source.config, source.best_weights):
-        (folder / path.name).write_bytes(path.read_bytes())
+def test_runs_with_other_words_teach_nothing(soft_run, tmp_path, capsys):
+    other = RunFolder(shutil.copytree(soft_run, tmp_path / "other"))
+    vocabulary = json.loads(other.vocabulary.read_text())
     vocabulary["words"][-1] = "other"
-    (folder / source.vocabulary.name).write_text(json.dumps(vocabulary))
-    status, said = exit_of(capsys, main, teachers[0], folder, "--out", tmp_path / "p.npz")
+    other.vocabulary.write_text(json.dumps(vocabulary))
+    other.data.unlink()  # its record of the vocabulary
+    status, said = exit_of(capsys, main, soft_run, other.path, "--out", tmp_path / "p.npz")
     assert status == 2 and "has another vocabulary" in said
 
 
@@ -118,23 +113,3 @@ def test_runs_with_other_words_teach_nothing(teachers, tmp_path, capsys):
 def test_a_wrong_argument_is_an_error_that_names_it(capsys, argv, named):
     status, said = exit_of(capsys, main, *argv)
     assert status == 2 and named in said
-
-
-@pytest.mark.slow
-def test_a_student_inherits_the_teachers_of_its_teachers(teachers, tmp_path):
-    student, boxed, folder = (tmp_path / name for name in ("student", "boxed", "rewarded"))
-    for run, changes in (
-        (boxed, {"attention": {"kind": "soft", "supervision_weight": 0.5}}),
-        (folder, {"reward": {"metric": "cider"}, "init_from": str(boxed)}),
-    ):
-        shutil.copytree(teachers[0], run)
-        values = json.loads((run / "config.json").read_text())
-        (run / "config.json").write_text(json.dumps(values | changes))
-    assert teachers_of(folder) == Teachers(("boxes", "reward"), ())
-    predictions = tmp_path / "p.npz"
-    assert main([str(folder), teachers[1], "--out", str(predictions)]) == 0
-    base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(student)]
-    with meteor_hidden():
-        given = ["--fit.distillation-weight", "0.5", "--fit.predictions", str(predictions)]
-        assert train([*base, *given]) == 0
-    assert teachers_of(student) == Teachers(("captioners",), ("boxes", "reward"))

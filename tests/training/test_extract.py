@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from sat_tf.spark import check_spark
-from tests.training.small_runs import scenes_encoder
+from tests.training.small_runs import scenes_encoder, train
 from training.extract import main
-from training.train import main as train
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,16 +30,16 @@ def test_missing_java_is_told(capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_training_reads_the_stores_that_spark_filled(tmp_path, make_photographs, tiny):
+def test_training_reads_the_stores_that_spark_filled(tmp_path, make_photographs, tiny, unvalidated):
     try:
         check_spark()
     except OSError as error:
         pytest.skip(str(error))
     data_dir = make_photographs(tmp_path / "flickr8k")
     flags = [*tiny, "--recipe", "flickr8k_soft", "--data.min_count", "1"]
-    flags += [*scenes_encoder(tmp_path), "--data-dir", str(data_dir)]
-    flags += ["--cache-dir", str(tmp_path / "cache")]
-    command = [sys.executable, "-m", "training.extract", *flags, "--master", "local[2]"]
+    flags += scenes_encoder(tmp_path)
+    places = ["--data-dir", str(data_dir), "--cache-dir", str(tmp_path / "cache")]
+    command = [sys.executable, "-m", "training.extract", *flags, *places, "--master", "local[2]"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
@@ -49,5 +48,5 @@ def test_training_reads_the_stores_that_spark_filled(tmp_path, make_photographs,
     assert "train: 6 images" in done.stdout and "dev: 3 images" in done.stdout
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.f16")}
     assert len(stamps) == 2
-    assert train([*flags, "--run-dir", str(tmp_path / "run")]) == 0
+    train(tmp_path / "run", *flags, data_dir=data_dir)
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*.f16")} == stamps

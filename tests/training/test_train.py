@@ -94,7 +94,8 @@ def test_a_wrong_data_dir_is_named_though_the_run_has_recorded_its_own(capsys, t
 
 def test_a_run_goes_to_runs_and_the_recipe_s_name(monkeypatch):
     found = []
-    monkeypatch.setattr(command, "train", lambda _, read, *more: found.append(read.folder.path))
+    monkeypatch.setattr(command, "read_data", lambda _, run_dir, *more: found.append(run_dir))
+    monkeypatch.setattr(command, "train", lambda *_: None)
     monkeypatch.setattr(command, "report", lambda *_: None)
     assert main(["--recipe", "scenes_none"]) == 0 == main(["--run-dir", "elsewhere"])
     assert found == [Path("runs/scenes_none"), Path("elsewhere")]
