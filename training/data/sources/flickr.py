@@ -100,10 +100,11 @@ def load(
     if splits == "official":
         names, listed = _read_list(split, data_dir, layout)
     else:
-        from training.data.sources.caption_files import read_captions
+        from training.data.sources.caption_files import read_caption_file
 
         path = data_dir / layout.karpathy_file
-        captions = {r.image: r.captions for r in read_captions(path) if r.split == split}
+        records = read_caption_file(path).records
+        captions = {r.image: r.captions for r in records if r.split == split}
         names, listed = list(captions), f"the {split} split of {path}"
         if not names:
             raise DataError(f"{path} names no image of the {split} split.")

@@ -8,19 +8,19 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, KeysView, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 from sat_tf.files import as_utf8
+from sat_tf.images import SUFFIXES
 from training.data.examples import DataError
-from training.data.sources.caption_files.records import IMAGE_SUFFIXES
 
 
 def is_image(name: str) -> bool:
     """Returns whether a file is an image by its name."""
-    return name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
+    return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
 class ImageFolder:
@@ -157,6 +157,16 @@ class ImageFolder:
                 found.append(as_utf8(unicodedata.normalize("NFC", name)))
         return tuple(found)
 
+    @property
+    def stems(self) -> KeysView[str]:
+        """The names of all images without folder and suffix."""
+        return self._by["stem"].keys()
+
+    @property
+    def small_stems(self) -> KeysView[str]:
+        """The same in small letters."""
+        return self._by["small stem"].keys()
+
     @functools.cached_property
     def _lasts(self) -> list[str]:
         return sorted(self._by["name"])
@@ -166,11 +176,12 @@ class ImageFolder:
         """The images by last part, its stem, that in small letters, and the number in it (COCO)."""
         found: dict[str, dict[Any, list[str]]] = defaultdict(lambda: defaultdict(list))
         for name in self.all_names:
-            last = PurePosixPath(name)
-            found["name"][last.name].append(name)
-            found["stem"][last.stem].append(name)
-            found["small stem"][last.stem.lower()].append(name)
-            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", last.stem):
+            last = name.rpartition("/")[2]
+            stem = os.path.splitext(last)[0]
+            found["name"][last].append(name)
+            found["stem"][stem].append(name)
+            found["small stem"][stem.lower()].append(name)
+            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", stem):
                 found["number"][int(number[1])].append(name)
         return found
 

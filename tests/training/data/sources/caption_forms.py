@@ -6,6 +6,8 @@ import tarfile
 from pathlib import Path
 
 from training.data.examples import DataError
+from training.data.sources.caption_files import read_caption_file
+from training.data.sources.caption_files.records import Record
 from training.data.sources.folder import load
 
 A, B = "a red ball lies here", "two dogs run home"
@@ -48,6 +50,10 @@ def everything(folder: Path, **options) -> tuple[dict, dict, list[str]]:
         notes |= dict.fromkeys(split.notes)
         assert not split.skipped and not split.uncaptioned
     return captions, splits, list(notes)
+
+
+def records_of(path: Path) -> tuple[Record, ...]:
+    return read_caption_file(path).records
 
 
 def tar_of(files: dict[str, bytes | str]) -> bytes:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.training.data.sources import caption_forms
+from tests.training.data.sources.caption_forms import records_of
 from training.data.examples import DataError
-from training.data.sources.caption_files import read_captions, tables
+from training.data.sources.caption_files import tables
 from training.data.sources.caption_files.records import Record
 
 DOG = "tiere/Hündin 1.jpg"
@@ -80,24 +81,22 @@ def gathered(records: tuple[Record, ...]) -> list[tuple]:
 def test_every_form_gives_the_same_records(tmp_path, name, content, mark):
     path = write(tmp_path, name, content)
     path.write_text(mark + path.read_text("utf-8"), "utf-8")
-    assert gathered(read_captions(path)) == WANTED
+    assert gathered(records_of(path)) == WANTED
 
 
 def test_coco_may_name_splits_or_not(tmp_path):
-    records = read_captions(write(tmp_path, "c.json", COCO))
+    records = records_of(write(tmp_path, "c.json", COCO))
     assert gathered(records) == [(image, texts, None) for image, texts, _ in WANTED]
     content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
     content["annotations"] = [{"image_id": 0, "caption": "A door."}]
-    (record,) = read_captions(write(tmp_path, "c.json", content))
+    (record,) = records_of(write(tmp_path, "c.json", content))
     assert record.split == "test"
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
     text = f'Image {delimiter}"Caption"\na.jpg{delimiter}one, two\n'
-    assert gathered(read_captions(write(tmp_path, "c.csv", text))) == [
-        ("a.jpg", ("one, two",), None)
-    ]
+    assert gathered(records_of(write(tmp_path, "c.csv", text))) == [("a.jpg", ("one, two",), None)]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
 )
 def test_what_does_not_parse_is_an_error_with_file_and_place(tmp_path, name, content, message):
     with pytest.raises(DataError, match=f"{name}.*{message}"):
-        read_captions(write(tmp_path, name, content))
+        records_of(write(tmp_path, name, content))
 
 
 @pytest.mark.parametrize(
@@ -165,29 +164,29 @@ def test_what_does_not_parse_is_an_error_with_file_and_place(tmp_path, name, con
 def test_a_mark_that_is_not_closed_swallows_no_rows(tmp_path, delimiter, rows, line, swallowed):
     path = write(tmp_path, "c.csv", f"image{delimiter}caption\n{rows}")
     with pytest.raises(DataError, match=f"c.csv, line {line}: .* not closed .*line {swallowed}, "):
-        read_captions(path)
+        records_of(path)
 
 
 def test_a_mark_that_is_not_closed_swallows_no_rows_if_the_image_comes_last(tmp_path):
     text = 'split,caption,image\ntrain,one,a.jpg\ndev,"two,b.jpg\ntest,three stop",c.jpg\n'
     with pytest.raises(DataError, match="line 3: .* not closed .*line 4, "):
-        read_captions(write(tmp_path, "c.csv", text))
+        records_of(write(tmp_path, "c.csv", text))
     text = 'caption,image\n"two,\nof many, in lines",a.jpg\n'
-    assert gathered(read_captions(write(tmp_path, "c.csv", text))) == [
+    assert gathered(records_of(write(tmp_path, "c.csv", text))) == [
         ("a.jpg", ("two, of many, in lines",), None)
     ]
 
 
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(DataError, match="none.csv cannot be read"):
-        read_captions(tmp_path / "none.csv")
+        records_of(tmp_path / "none.csv")
 
 
 def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
     path = write(tmp_path, "c.csv", "image,caption\na.jpg,one\n")
-    first = read_captions(path)
+    first = records_of(path)
     with monkeypatch.context() as patch:
         patch.setattr(tables, "csv", None)
-        assert read_captions(path) is first
+        assert records_of(path) is first
     write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
-    assert read_captions(path)[0].captions == ("another",)
+    assert records_of(path)[0].captions == ("another",)

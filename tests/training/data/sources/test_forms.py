@@ -16,12 +16,12 @@ from tests.training.data.sources.caption_forms import (
     B,
     box_of,
     everything,
+    records_of,
     table,
     tar_of,
     write,
 )
 from training.data.examples import DataError
-from training.data.sources.caption_files import read_captions
 from training.data.sources.folder import load
 
 PIPES = "image_name| comment_number| comment"
@@ -430,7 +430,7 @@ def test_images_in_a_tar_are_read_from_it(tmp_path):
     content = tar_of({"x/1.v1.jpg": b"first", "x/2.jpg": b"second"} | texts)
     folder = write(tmp_path, {"shard-0.tar": content})
     assert everything(folder)[0] == {"x/1.v1.jpg": (A,), "x/2.jpg": (B, A)}
-    records = read_captions(folder / "shard-0.tar")
+    records = records_of(folder / "shard-0.tar")
     assert [record.stored.read_bytes() for record in records] == [b"first", b"second"]
 
 
@@ -440,7 +440,7 @@ def test_an_image_that_a_tar_holds_as_a_hard_link_is_read(tmp_path):
     with tarfile.open(tmp_path / "c.tar", "w") as tar:
         for file in sorted(source.iterdir()):
             tar.add(file, file.name)
-    records = read_captions(tmp_path / "c.tar")
+    records = records_of(tmp_path / "c.tar")
     assert [(r.image, r.captions, r.stored.read_bytes()) for r in records] == [
         ("a.jpg", (A,), b"first"),
         ("b.jpg", (B,), b"first"),

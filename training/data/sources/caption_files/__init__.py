@@ -35,23 +35,23 @@ from pathlib import Path
 from training.data.config import parse_columns
 from training.data.examples import DataError
 from training.data.sources.account import READERS
-from training.data.sources.caption_files.records import CaptionFile, FolderNames, Record, Source
-
-
-def read_captions(path: Path) -> tuple[Record, ...]:
-    """Reads the records of a caption file, in order; see `read_caption_file`."""
-    return read_caption_file(path).records
+from training.data.sources.caption_files.records import CaptionFile, Record, Source
+from training.data.sources.image_folder import ImageFolder
 
 
 def read_caption_file(
-    path: Path, columns: str | None = None, root: Path | None = None, divided: bool = False
+    path: Path,
+    columns: str | None = None,
+    images: ImageFolder | None = None,
+    divided: bool = False,
 ) -> CaptionFile:
     """Reads a caption file; again only if it has changed.
 
     Args:
         path: The file; a folder for pairs of image and text.
         columns: Roles of columns by the user, `image=NAME,caption=NAME`.
-        root: Folder of the images, for a form that only their names can settle.
+        images: The images, for a form that only their names can settle; None for those beside
+            the file.
         divided: Whether names divide the images, so that splits in the file are not read.
 
     Raises:
@@ -64,14 +64,19 @@ def read_caption_file(
             from training.data.sources.caption_files.stored import pairs
 
             changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text, _ in pairs(path)))
-        return _read(path, columns, root, divided, changed, status.st_size)
+        return _read(path, columns, images, divided, changed, status.st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 @functools.lru_cache(maxsize=16)
 def _read(
-    path: Path, columns: str | None, root: Path | None, divided: bool, changed: int, size: int
+    path: Path,
+    columns: str | None,
+    images: ImageFolder | None,
+    divided: bool,
+    changed: int,
+    size: int,
 ) -> CaptionFile:
     name = path.name.lower()
     suffix = next((suffix for suffix in READERS if name.endswith(suffix)), None)
@@ -80,7 +85,8 @@ def _read(
 
         kinds = ", ".join(f"*{suffix}" for suffix in READERS)
         raise DataError(f"{path}: expected a file named {kinds}.{advice.on_files([path])}")
-    source = Source(path, parse_columns(columns), FolderNames(root), divided)
+    images = images or ImageFolder(path if path.is_dir() else path.parent)
+    source = Source(path, images, parse_columns(columns), divided)
     records = tuple(_reader_of(None if path.is_dir() else READERS[suffix])(source))
     if not records:
         raise DataError(f"{path} holds no image.")

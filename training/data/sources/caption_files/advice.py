@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from itertools import filterfalse, islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from training.data.examples import NO_FILE, DataError
 from training.data.sources.account import NOT_READ, READERS, TEXTS, inside_of, unread_files
@@ -112,16 +112,16 @@ def without_images(data_dir: Path, images: Sequence[str], reasons: Sequence[str]
 def naming_lines(source: Source) -> str:
     """Returns how to add the names of images to captions that may be in their order."""
     numbers = [number for number, _ in lines(source.path)]
-    count = len(numbers)
-    places = {(folder, os.path.splitext(name)[1]) for folder, name in source.folder.images}
+    count, images = len(numbers), list(map(PurePosixPath, source.images.all_names))
+    places = {(image.parent, image.suffix) for image in images}
     # `paste` takes blank lines along.
-    if len(places) != 1 or len(source.folder.images) != count or numbers[-1] != count:
+    if len(places) != 1 or len(images) != count or numbers[-1] != count:
         return ""
     ((folder, suffix),) = places
-    inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
-    inner = "" if inner == os.path.join(".", "") else shlex.quote(inner)
+    inner = os.path.relpath(source.images.root / folder, source.path.parent)
+    inner = "" if inner == "." else shlex.quote(os.path.join(inner, ""))
     file = shlex.quote(source.path.name)
-    listed, names = "ls", sorted(name for _, name in source.folder.images)
+    listed, names = "ls", sorted(image.name for image in images)
     order = "in the order of the images' names"
     if (counted := sorted(names, key=_in_numbers)) != names:
         at = next(i for i, name in enumerate(names) if counted[i] != name)

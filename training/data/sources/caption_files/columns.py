@@ -290,10 +290,10 @@ class _Columns:
         """Tests if a cell may name an image of the folder."""
         if not isinstance(value, str):
             return not isinstance(value, int) or self._is_stem(value)
-        if os.path.isfile(os.path.join(self.source.folder.root or "", value)):
+        if os.path.isfile(os.path.join(self.source.images.root, value)):
             return True  # most often, and without listing the folder
         name = PurePosixPath(image_name(value).replace("\\", "/")).stem.lower()
-        return bool({name, name[9:], unquote(name)} & self.source.folder.small_stems)
+        return bool({name, name[9:], unquote(name)} & self.source.images.small_stems)
 
     def _is_id(self, column: int) -> bool:
         """Tests if a column holds no mere numbers, unless it is called the id of something."""
@@ -301,7 +301,7 @@ class _Columns:
         return called or not all(str(value).isdecimal() for value in self.values[column])
 
     def _is_stem(self, value: Any) -> bool:
-        return isinstance(value, (str, int)) and str(value) in self.source.folder.stems
+        return isinstance(value, (str, int)) and str(value) in self.source.images.stems
 
     def _captions(self, images: Collection[int]) -> list[int]:
         rest = [i for i, values in enumerate(self.values) if i not in images and values]

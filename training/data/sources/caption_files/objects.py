@@ -132,7 +132,7 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
     lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
-    if mostly(source.folder.stems.__contains__, lists):
+    if mostly(source.images.stems.__contains__, lists):
         return _mapping(source, content, None)
     for key in ("data", "annotations", *lists[:1]):
         if key in lists:
@@ -151,7 +151,7 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
 def _below(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     """Reads a mapping of names, or the records deeper in one whose keys name no images."""
     counts = {key: _records_in(value) for key, value in content.items()}
-    named = not source.folder.stems.isdisjoint(content)
+    named = not source.images.stems.isdisjoint(content)
     if named or not any(counts.values()) or (len(content) > 1 and _objects([*content.values()])):
         return _mapping(source, content, None)
     key = max(counts, key=counts.__getitem__)
@@ -236,7 +236,7 @@ def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> En
         if isinstance(value, dict) and value and all(map(is_image_name, value)):
             entries += _mapped(source, value, split)  # of a kind, such as a folder
         elif isinstance(value, dict):
-            stems = source.folder.stems if name not in source.folder.stems else ()
+            stems = source.images.stems if name not in source.images.stems else ()
             named = any(is_image_name(v) or (type(v) is str and v in stems) for v in value.values())
             flat: dict[str, Any] = {} if named else {"image": name}
             for key, inner in value.items():  # VIA has them in file_attributes

@@ -5,21 +5,19 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 
-from sat_tf.images import SUFFIXES as READ_SUFFIXES
+from sat_tf.images import SUFFIXES as IMAGE_SUFFIXES
 from sat_tf.joining import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
+from training.data.sources.image_folder import ImageFolder
 
-IMAGE_SUFFIXES = READ_SUFFIXES
 MARKS = ("is_rejected", "is_precanned", "was_cancelled", "foil")
 """Keys by which VizWiz, FOIL and others mark a caption as invalid: a true one leaves it out."""
 
@@ -54,6 +52,19 @@ _FRAME = re.compile(
 )
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _MOST_LETTERS = 3  # of a word in letters without spaces; more may be a caption
+# What is said of counted captions, records and images, in this order.
+_COUNTED = {
+    "words": "{} lists of words are joined to a caption each",
+    "in_order": "images and captions of {} records are paired in their order",
+    "sharing": "{} records name several images, which share their captions",
+    "undivided": "its splits are not read, as `--data.held-out` is given",
+    "without": "{} records with an empty list of images are left out",
+    "joined": "{} captions have commas without quotation marks around the text",
+    "framed": "{} captions had marks of their start or end, such as <start> or endseq, which are "
+    "left out: training has its own",
+    "web": "{} images are named by web addresses: files named like their last part are used, so "
+    "download the images into the folder first",
+}
 
 
 @dataclass(frozen=True)
@@ -99,69 +110,31 @@ class CaptionFile:
     used: frozenset[Path] = frozenset()
 
 
-class FolderNames:
-    """The names of the images in a folder, listed when first asked for.
-
-    Args:
-        root: The folder; None for no images.
-    """
-
-    def __init__(self, root: Path | None) -> None:
-        self.root = root
-
-    @cached_property
-    def images(self) -> list[tuple[str, str]]:
-        """Folders and names of the images, at any depth, hidden files and folders left out."""
-        found = []
-        for folder, folders, files in os.walk(self.root) if self.root is not None else ():
-            folders[:] = [name for name in folders if name[0] != "."]
-            images = (file for file in files if file.lower().endswith(IMAGE_SUFFIXES))
-            found += [(folder, file) for file in images if file[0] != "."]
-        return found
-
-    @cached_property
-    def stems(self) -> frozenset[str]:
-        """Names of the folder's images without suffix."""
-        return frozenset(os.path.splitext(name)[0] for _, name in self.images)
-
-    @cached_property
-    def small_stems(self) -> frozenset[str]:
-        """The same in small letters."""
-        return frozenset(map(str.lower, self.stems))
-
-
 @dataclass
 class Source:
     """A caption file that is being read: the door for its values, and notes on it.
 
     Attributes:
         path: The file.
+        images: The images, for a form that only their names can settle.
         columns: Role (see `columns.ROLES`) -> columns or keys that the user gave for it.
-        folder: The images, for a form that only their names can settle.
         divided: Whether names divide the images, so that splits in the file are not read.
         notes: See `CaptionFile`.
         used: Files that are read with this one.
         left_out: Reason -> number of captions that it left out.
-        joined: Number of captions with commas that no quotation marks enclose.
+        counts: Key of `_COUNTED` -> number.
         parallel: Whether records with several images have as many captions, one for each.
     """
 
     path: Path
+    images: ImageFolder
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    folder: FolderNames = field(default_factory=lambda: FolderNames(None))
     divided: bool = False
     notes: list[str] = field(default_factory=list)
     used: set[Path] = field(default_factory=set)
     left_out: Counter = field(default_factory=Counter)
-    joined: int = 0
+    counts: Counter = field(default_factory=Counter)
     parallel: bool = False
-    _words: int = 0
-    _in_order: int = 0
-    _sharing: int = 0
-    _undivided: int = 0
-    _without: int = 0
-    _framed: int = 0
-    _web: int = 0
 
     def fail(self, place: str, what: str) -> NoReturn:
         """Raises the error of the user's file that names the file and the place."""
@@ -173,7 +146,7 @@ class Source:
 
     def trial(self) -> Source:
         """The same file without notes, to find out whether it can be read in some form."""
-        return dataclasses.replace(self, notes=[], used=set(), left_out=Counter())
+        return dataclasses.replace(self, notes=[], used=set(), left_out=Counter(), counts=Counter())
 
     def value(self, place: str, holder: Any, key: str, kind: type | tuple[type, ...]) -> Any:
         """Reads `holder[key]`, which has to be a mapping and a value of that kind."""
@@ -210,7 +183,7 @@ class Source:
             if not isinstance(caption, str):
                 caption = self._text(place, caption)
             text, marks = _FRAME.subn("", " ".join(caption.split()))
-            self._framed += marks > 0
+            self.counts["framed"] += marks > 0
             if has_half_character(text):
                 self.fail(place, f"half a character (a lone surrogate) in the caption {text!r}")
             if text and text != _NULL:
@@ -226,12 +199,12 @@ class Source:
     def records(self, place: str, image: Any, *values: Any) -> Iterator[Record]:
         """Makes the records of all images that are named; they share captions, or have one each."""
         names, (captions, *others) = image_names(image), values
-        self._without += not names
+        self.counts["without"] += not names
         if self.parallel and len(names) == len(captions) > 1:
-            self._in_order += 1
+            self.counts["in_order"] += 1
             each = [[caption] for caption in captions]
         else:
-            self._sharing += len(names) > 1
+            self.counts["sharing"] += len(names) > 1
             each = [captions] * len(names)
         pairs = zip(names, each, strict=True)
         return (self.record(place, name, texts, *others) for name, texts in pairs)
@@ -240,7 +213,7 @@ class Source:
         """The split of that name, None if it is blank."""
         name = name.strip().lower()
         if self.divided:
-            self._undivided += bool(name)
+            self.counts["undivided"] += bool(name)
             return None
         words = {known_split(word) for word in re.findall("[a-z]+", name)} - {None}
         split = known_split(name) or (words.pop() if len(words) == 1 else None)  # val2017, qual_dev
@@ -254,33 +227,14 @@ class Source:
         for reason, count in self.left_out.items():
             if count:
                 self.note(f"{count} captions {reason} are left out")
-        if self._words:
-            self.note(f"{self._words} lists of words are joined to a caption each")
-        if self._in_order:
-            self.note(f"images and captions of {self._in_order} records are paired in their order")
-        if self._sharing:
-            self.note(f"{self._sharing} records name several images, which share their captions")
-        if self._undivided:
-            self.note("its splits are not read, as `--data.held-out` is given")
-        if self._without:
-            self.note(f"{self._without} records with an empty list of images are left out")
-        if self.joined:
-            self.note(f"{self.joined} captions have commas without quotation marks around the text")
-        if self._framed:
-            self.note(
-                f"{self._framed} captions had marks of their start or end, such as <start> or "
-                "endseq, which are left out: training has its own"
-            )
-        if self._web:
-            self.note(
-                f"{self._web} images are named by web addresses: files named like their last part "
-                "are used, so download the images into the folder first"
-            )
+        for kind, sentence in _COUNTED.items():
+            if count := self.counts[kind]:
+                self.note(sentence.format(count))
         return tuple(dict.fromkeys(self.notes))
 
     def _text(self, place: str, caption: Any) -> str:
         if isinstance(caption, list) and caption and all(isinstance(w, str) for w in caption):
-            self._words += 1
+            self.counts["words"] += 1
             return join_words(caption)
         if isinstance(caption, dict):
             texts = [caption[key] for key in _TEXT_KEYS if isinstance(caption.get(key), str)]
@@ -302,7 +256,7 @@ class Source:
             self.fail(place, f"{what}base64, or a text?), {image[:40]!r} ...")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
-        self._web += "://" in image
+        self.counts["web"] += "://" in image
         image = image_name(image)
         return image
 

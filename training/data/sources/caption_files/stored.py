@@ -338,7 +338,7 @@ def _check_named(source: Source, file: str, entry: Mapping[str, Any]) -> None:
         if not (isinstance(value, str) and is_image_heading(key) and is_image_name(value)):
             continue
         named = os.path.splitext(PurePosixPath(image_name(value).replace("\\", "/")).name)[0]
-        if named in source.folder.stems and named.lower() not in stem.lower():
+        if named in source.images.stems and named.lower() not in stem.lower():
             inner = shlex.quote(os.path.relpath(os.path.dirname(file), source.path))
             source.fail(
                 file,

@@ -101,7 +101,7 @@ def _images_of_another_table(
     """
     if "image" in source.columns or any(is_image_name(cell) for row in sample for cell in row):
         return None
-    if source.folder.stems & {cell.strip() for row in sample for cell in row}:
+    if source.images.stems & {cell.strip() for row in sample for cell in row}:
         return None
     for other in sorted(source.path.parent.glob(f"*{source.path.suffix}")):
         if other == source.path:
@@ -214,7 +214,7 @@ def _mended(
         source.note(f"{place}, {row[0]!r}: a separator before the caption is missing, and added")
         return [*row[:-1], lost["number"], lost["caption"]]
     if chosen.captions == (1,) and width == 2 and all(cell[:1] == " " for cell in row[2:]):
-        source.joined += len(row) > 2
+        source.counts["joined"] += len(row) > 2
         if len(row) > 2:  # commas of a text
             return [row[0], ",".join(row[1:])]
     why = f"expected {width} fields, got {len(row)}"
@@ -330,7 +330,7 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                     f"`grep . {file} | paste - - > captions.tsv`"
                 )
             source.fail(f"line {number}", why)
-        if not is_image_name(name) and name not in source.folder.stems:
+        if not is_image_name(name) and name not in source.images.stems:
             if number == 1 and (is_known(start) or len(start.split()) == 1):
                 expected = "expected the header image,caption or image,caption,split"
                 source.fail("line 1", f"{expected}, got {[start]}")
