@@ -66,13 +66,9 @@ def read_label_studio(source: Source, tasks: list[Any]) -> Iterator[Record]:
     if told and not fields:
         source.fail(WHOLE, f"all texts are {OF_BOXES} (perRegion), which are no captions of it")
     field = _one_field(source, sorted(fields), "text area")
-    rows = [list(tasks[0]["data"].values())]
-    given = source.columns.pop("caption", None) if isinstance(source.columns, dict) else None
-    names = list(tasks[0]["data"])
-    named = [n for n, v in zip(names, rows[0], strict=True) if is_image_name(v)] or names
-    image = source.columns.get("image", (named[0],))[0]
-    if given:
-        source.columns["caption"] = given
+    shown = tasks[0]["data"]
+    named = [name for name, value in shown.items() if is_image_name(value)] or [*shown]
+    image = source.columns.get("image", named)[0]
     for index, task in enumerate(tasks):
         place, texts = f"[{index}].annotations", []
         for annotation in _dicts(task.get("annotations")):
