@@ -1,6 +1,6 @@
 """Batched beam search with a shrinking beam, inside the graph, then consensus.
 
-`sampling` shares the loop.
+`sample` of `sat_tf.objectives.reward` shares the loop.
 """
 
 from __future__ import annotations

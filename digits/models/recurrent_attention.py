@@ -41,8 +41,8 @@ from sat_tf.objectives.estimators import (
     by_sample,
     learning_signal,
     stochastic_loss,
+    weighted_mean,
 )
-from sat_tf.objectives.rollout_logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import fold_in, replica_seed, step_seeds
 

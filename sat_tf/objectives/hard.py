@@ -12,13 +12,16 @@ from sat_tf.layers.attention import attention_entropy
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.objectives.estimators import (
+    ROLLOUT_LOGS,
     Estimator,
     Rollout,
     action_returns,
     by_sample,
     learning_signal,
     reward_to_go,
+    rollout_logs,
     stochastic_loss,
+    weighted_mean,
 )
 from sat_tf.objectives.likelihood import (
     ATTENTION_MEANS,
@@ -33,7 +36,6 @@ from sat_tf.objectives.likelihood import (
     word_mask,
     word_means,
 )
-from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS, rollout_logs, weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed, step_seeds, uniform
 from sat_tf.ops.replicas import global_mean

@@ -6,7 +6,7 @@ per image, T words.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -22,6 +22,7 @@ from sat_tf.objectives.estimators import (
     by_sample,
     learning_signal,
     stochastic_loss,
+    variance,
     whole_return,
 )
 from sat_tf.objectives.likelihood import (
@@ -33,11 +34,18 @@ from sat_tf.objectives.likelihood import (
     word_mask,
     word_means,
 )
-from sat_tf.objectives.rollout_logs import variance
-from sat_tf.objectives.sampling import sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import replica_seed, step_seeds
-from sat_tf.search import FLOOR, Hypotheses, allowed_tokens
+from sat_tf.ops.draws import check_seed, fold_in, replica_seed, step_seeds, uniform
+from sat_tf.search import (
+    FLOOR,
+    Hypotheses,
+    Nest,
+    Step,
+    allowed_tokens,
+    make_rules,
+    read_hypotheses,
+    run,
+)
 from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -213,3 +221,47 @@ class RewardObjective:
 def _split(seed: tf.Tensor) -> list[tf.Tensor]:
     """Splits a seed into one for the words and one for the locations."""
     return tf.unstack(step_seeds(seed, 2))
+
+
+def sample(
+    step: Step,
+    state: Nest,
+    *,
+    batch_size: int | tf.Tensor,
+    max_length: int,
+    seed: tf.Tensor | Sequence[int],
+    forbidden: Sequence[int] = (PAD, START),
+    min_length: int = 1,
+) -> Hypotheses:
+    """Draws one caption per image: `y_t ~ softmax(log_probs)`.
+
+    Tokens that may not be generated are left out of the softmax; the result's log-probabilities
+    are those of `step`. Other arguments as in `beam_search` with `K = 1`.
+
+    Args:
+        step: As in `beam_search`.
+        state: As in `beam_search`.
+        batch_size: `B`.
+        max_length: The most words of a caption.
+        seed: int32 `[2]`; the same seed gives the same captions. The draw for an image depends on
+            its place in the batch, not on the other images.
+        forbidden: Token ids that are never generated.
+        min_length: The fewest words of a caption.
+
+    Raises:
+        ValueError: As in `beam_search`, or the seed is of another shape.
+    """
+    rules = make_rules(1, max_length, 0.0, forbidden, min_length)
+    check_seed(seed)
+    seed = tf.convert_to_tensor(seed, tf.int32)
+
+    def select(index, live: tf.Tensor, log_probs: tf.Tensor):
+        # The arg max of Gumbel-perturbed logits is a draw from their softmax, and a valid index
+        # even for a row without any allowed token.
+        drawn = uniform(tf.shape(log_probs), fold_in(seed, index))
+        noisy = log_probs - tf.math.log(-tf.math.log(drawn + 1e-30))
+        token = tf.argmax(noisy, axis=-1, output_type=tf.int32)[:, None]
+        log_prob = live + tf.gather(log_probs, token, batch_dims=1)
+        return tf.zeros_like(token), token, log_prob
+
+    return read_hypotheses(run(step, state, select, batch_size, rules), batch_size, rules)

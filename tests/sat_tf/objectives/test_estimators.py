@@ -97,12 +97,6 @@ def test_terms_are_sums_over_words_and_means_over_samples_and_captions():
     np.testing.assert_allclose(estimators.elbo(log_lik), log_lik.sum(-1).mean(0), rtol=1e-5)
 
 
-def test_returns_by_hand():
-    reward = tf.constant([[[1.0, 2.0, 4.0]]])
-    np.testing.assert_array_equal(estimators.reward_to_go(reward), [[[7.0, 6.0, 4.0]]])
-    np.testing.assert_array_equal(estimators.whole_return(reward), [[[7.0]]])
-
-
 def test_leave_one_out_by_hand():
     returns = tf.constant([[[1.0]], [[2.0]], [[6.0]]])
     np.testing.assert_allclose(estimators.leave_one_out(returns), [[[4.0]], [[3.5]], [[1.5]]])
@@ -168,34 +162,3 @@ def test_leave_one_out_of_one_sample_is_an_error_for_both_bounds(bound):
     made = Rollout(*[tf.zeros([1, 2, 3])] * 5)
     with pytest.raises(ValueError, match="at least 2 samples.*got 1"):
         learning_signal(made, Estimator(bound=bound, baseline="leave_one_out"))
-
-
-# --- a Gaussian location, by quadrature ---
-
-MEAN, SPREAD, TARGET = 0.7, 0.4, -0.2
-
-
-@pytest.mark.parametrize(
-    ("samples", "baseline"),
-    [(1, "none"), (1, "moving_average"), (2, "none"), (2, "leave_one_out")],
-)
-def test_a_gaussian_location_gets_its_closed_form_gradient(samples, baseline):
-    """`E[-(x - c)^2]` for x ~ N(m, d^2) has the gradient `-2 (m - c)` in m and `-2 d` in d."""
-    # Four nodes are exact for the polynomials of these estimators.
-    nodes, weights = np.polynomial.hermite_e.hermegauss(4)
-    weights = weights / weights.sum()
-    mean, spread = tf.Variable(MEAN, dtype=tf.float64), tf.Variable(SPREAD, dtype=tf.float64)
-    estimator = Estimator(baseline=baseline)
-    expected = 0.0
-    with tf.GradientTape() as tape:
-        for chosen in itertools.product(range(4), repeat=samples):
-            drawn = MEAN + SPREAD * nodes[list(chosen)].reshape(samples, 1, 1)
-            log_prob = -0.5 * tf.square((drawn - mean) / spread) - tf.math.log(spread)
-            reward = tf.constant(-((drawn - TARGET) ** 2))
-            # No task term: the location learns from its reward alone.
-            made = Rollout(log_prob, None, 0.0 * reward, reward, tf.ones_like(reward))
-            signal = learning_signal(made, estimator, -0.5)
-            expected += weights[list(chosen)].prod() * stochastic_loss(made, signal, estimator)
-    gradients = tape.gradient(expected, [mean, spread])
-    np.testing.assert_allclose(gradients[0], 2 * (MEAN - TARGET), rtol=1e-5)
-    np.testing.assert_allclose(gradients[1], 2 * SPREAD, rtol=1e-5)

@@ -43,28 +43,18 @@ def test_the_soft_loss_is_equation_14():
     np.testing.assert_allclose(terms.means["alpha_entropy"], (share, MASK.sum()), rtol=1e-5)
 
 
-def test_label_smoothing_changes_the_loss_and_not_the_nll():
-    taught = random_taught()
-    attention = AttentionConfig("soft", penalty_weight=0.0)
-    plain = make_objective(attention).terms(taught, TARGETS)
-    smooth = make_objective(attention, 0.2).terms(taught, TARGETS)
-    uniform = (log_softmax(taught.logits.numpy()).mean(-1) * MASK).sum(-1)
-    expected = np.mean(-0.8 * word_log_prob(taught).sum(-1) - 0.2 * uniform)
-    np.testing.assert_allclose(smooth.loss, expected, rtol=1e-5)
-    np.testing.assert_allclose(smooth.means["nll"], plain.means["nll"])
-
-
-def test_distillation_mixes_the_predictions_of_teachers_into_the_targets():
+def test_smoothing_and_predictions_of_teachers_are_mixed_into_the_targets():
     taught, rng = random_taught(), np.random.default_rng(5)
     words = rng.integers(0, K, [B, TARGETS.shape[1], 2])
     shares = np.full(words.shape, 0.25, np.float16)
     batch = {PREDICTED_WORDS: tf.constant(words), PREDICTED_SHARES: tf.constant(shares)}
-    objective = make_objective(AttentionConfig("none"), distillation_weight=0.6)
+    objective = make_objective(AttentionConfig("none"), 0.2, distillation_weight=0.6)
     terms = objective.terms(taught, TARGETS, predicted=predictions(batch))
     log_prob = log_softmax(taught.logits.numpy())
     at_words = 0.25 * np.take_along_axis(log_prob, words, -1).sum(-1)
-    theirs = (at_words + 0.5 * log_prob.mean(-1)) * MASK
-    expected = -(0.4 * word_log_prob(taught) + 0.6 * theirs).sum(-1).mean()
+    uniform = log_prob.mean(-1) * MASK
+    own = 0.8 * word_log_prob(taught) + 0.2 * uniform
+    expected = -(0.4 * own + 0.6 * (at_words * MASK + 0.5 * uniform)).sum(-1).mean()
     np.testing.assert_allclose(terms.loss, expected, rtol=1e-5)
     nll = -word_log_prob(taught).sum() / MASK.sum()
     np.testing.assert_allclose(terms.means["nll"][0], nll, rtol=1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.objectives.sampling import sample
+from sat_tf.objectives.reward import sample
 from sat_tf.search import FLOOR, beam_search
 from sat_tf.vocabulary import END, PAD, START
 from tests.sat_tf.search.tree_models import (

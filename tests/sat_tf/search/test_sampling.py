@@ -18,35 +18,28 @@ def test_samples_are_reproducible_with_their_seed():
     assert len(set(captions_of_draws(first))) > 25
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_sample_frequencies_are_the_probabilities(temperature):
+def test_sample_frequencies_are_the_probabilities():
     model = TreeModel(seed=18, spread=1.0)
     count = 20000
-    drawn = captions_of_draws(draws(model, count, [3, 4], temperature=temperature, max_length=2))
-    tempered = np.exp(model.log_probs[0] / temperature)
-    tempered /= tempered.sum(-1, keepdims=True)
+    drawn = captions_of_draws(draws(model, count, [3, 4], max_length=2))
+    probabilities = np.exp(model.log_probs[0])
     words = [token for token in range(VOCABULARY) if token != END]
     for word in words:
-        first = tempered[0, word]
-        second = tempered[model.node((word,))]
+        first = probabilities[0, word]
+        second = probabilities[model.node((word,))]
         expected = {(word,): first * second[END]}
         expected |= {(word, other): first * second[other] for other in words}
         for caption, probability in expected.items():
             deviation = math.sqrt(probability * (1 - probability) / count)
             assert drawn.count(caption) / count == pytest.approx(probability, abs=5 * deviation)
-    assert drawn.count(()) / count == pytest.approx(tempered[0, END], abs=0.02)
+    assert drawn.count(()) / count == pytest.approx(probabilities[0, END], abs=0.02)
 
 
-def test_sampled_log_probs_are_the_models_whatever_the_temperature():
+def test_sampled_log_probs_are_the_models():
     model = TreeModel(seed=19)
-    drawn = draws(model, 30, [5, 6], temperature=3.0, forbidden=(PAD, START), min_length=1)
+    drawn = draws(model, 30, [5, 6], forbidden=(PAD, START), min_length=1)
     assert (drawn.lengths >= 1).all()
     for k, words in enumerate(captions_of_draws(drawn)):
         assert drawn.log_probs[k, 0] == pytest.approx(model.log_prob(0, words), rel=1e-5)
         assert drawn.word_log_probs[k, 0].sum() == pytest.approx(drawn.log_probs[k, 0], rel=1e-5)
         assert drawn.auxiliary["node"][k, 0, len(words) - 1] == model.node(words[:-1])
-
-
-def test_a_temperature_of_zero_is_an_error_that_names_it():
-    with pytest.raises(ValueError, match="invalid value for argument `temperature`"):
-        draws(TreeModel(seed=23), 2, [0, 0], temperature=0.0)

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.sampling import sample
+from sat_tf.objectives.reward import sample
 from sat_tf.search import beam_search
 from sat_tf.vocabulary import END, PAD, START
 

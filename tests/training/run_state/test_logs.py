@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_multiplexer import EventMultiple
 from tensorboard.util import tensor_util
 
 from sat_tf.model import RunningMeans
-from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS
+from sat_tf.objectives.estimators import ROLLOUT_LOGS
 from tests.training.run_state.stopped_runs import logs_of
 from training.run_state.logs import EpochProgress, TensorBoardSteps, remove_from
 
