@@ -20,33 +20,17 @@ WORDS = [
     ("tr", "\u0130ki \u00e7ocuk I\u015eIKLI %50", "iki \u00e7ocuk \u0131\u015f\u0131kl\u0131 %50"),
     ("az", "I\u0307nci QIZ", "inci q\u0131z"),
     ("en", "\u0130stanbul", "istanbul"),
-    (
-        "he",
-        '\u05e6\u05d4"\u05dc \u05d2\u05f3\u05d9\u05e4',
-        "\u05e6\u05d4\u05f4\u05dc \u05d2'\u05d9\u05e4",
-    ),
+    ("he", 'צה"ל ג\u05f3יפ', "צה\u05f4ל ג'יפ"),
     ("he", "\u05d1\u05d9\u05ea\u05be\u05e9\u05c1\u05dc", "\u05d1\u05d9\u05ea-\u05e9\u05dc"),
     ("ca", "col\u00b7legi co\u0140legi \u00b7 a", "col\u00b7legi col\u00b7legi a"),
-    (
-        "bo",
-        "\u0f56\u0f40\u0fb2\u0f0b\u0f64\u0f72\u0f66\u0f0d",
-        "\u0f56\u0f40\u0fb2\u0f0b\u0f64\u0f72\u0f66",
-    ),
-    (
-        "ar",
-        "\u0643\u0640\u0644\u0628 \u0623\u0633\u0648\u062f\u064c",
-        "\u0643\u0644\u0628 \u0623\u0633\u0648\u062f",
-    ),
+    ("bo", "བཀྲ\u0f0bཤིས\u0f0d", "བཀྲ\u0f0bཤིས"),
+    ("ar", "كـلب أسودٌ", "كلب أسود"),
     ("ar", "\ufedb\ufee0\ufe90 \u0663\u066b\u0665", "\u0643\u0644\u0628 \u0663\u066b\u0665"),
     ("ja", "\uff36\uff35\u3000\uff76\uff9e\uff97\uff7d", "vu \u30ac\u30e9\u30b9"),
     ("th", "\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e33"),  # sara am is one letter still
     ("hy", "\u056b\u0576\u0579\u057a\u0565\u055e\u057d", "\u056b\u0576\u0579\u057a\u0565\u057d"),
     ("uz", "o\u2018zbek", "o'zbek"),
-    (
-        "ar",
-        "NBA \u200f\u0643\u0644\u0628\u200e 23",
-        "nba \u0643\u0644\u0628 23",
-    ),  # mixed directions
+    ("ar", "NBA \u200fكلب\u200e 23", "nba كلب 23"),  # mixed directions
     ("en", "\u0301\u0302 \u0301", ""),  # marks alone
     (
         "en",
@@ -58,11 +42,7 @@ WORDS = [
     ("zh", "\u2f08\u2f1d", "\u4eba\u53e3"),  # radicals for letters
     ("uk", "\u0437\u2032\u0457\u0437\u0434", "\u0437'\u0457\u0437\u0434"),
     ("ca", "col\u2022lega l\u2219l", "col\u00b7lega l\u00b7l"),
-    (
-        "el",
-        "\u03c0\u03ac\u03b5\u03b9\u00b7\u03cc\u03c7\u03b9",
-        "\u03c0\u03ac\u03b5\u03b9 \u03cc\u03c7\u03b9",
-    ),
+    ("el", "πάει\u00b7όχι", "πάει όχι"),
     ("uz", "o\u02bbzbek", "o'zbek"),
     (
         "fa",
@@ -138,16 +118,8 @@ def test_words_keep_the_signs_that_belong_to_them(language, caption, words):
         ("ca", "col\u00b7legi", "col.legi"),
         ("haw", "\u02bb\u012blio Hawai\u02bbi", "'\u012blio Hawai\u2018i"),
         ("yo", "\u1eb9gb\u1eb9\u0301", "e\u0329gb\u00e9\u0329"),
-        (
-            "zh",
-            "\u7ea6\u7ff0\u00b7\u53f2\u5bc6\u65af 10:30",
-            "\u7ea6\u7ff0\u2022\u53f2\u5bc6\u65af 10\u223630",
-        ),
-        (
-            "ja",
-            "\u30b8\u30e7\u30f3\u30fb\u30b9\u30df\u30b9 \u7b2cIII\u7ae0",
-            "\u30b8\u30e7\u30f3\u00b7\u30b9\u30df\u30b9 \u7b2c\u2162\u7ae0",
-        ),
+        ("zh", "约翰\u00b7史密斯 10:30", "约翰\u2022史密斯 10\u223630"),
+        ("ja", "ジョン\u30fbスミス 第III章", "ジョン\u00b7スミス 第Ⅲ章"),
         ("ko", "\ube68\uac15\u00b7\ud30c\ub791", "\ube68\uac15\u318d\ud30c\ub791"),
         ("es", "20 \u00b0C n\u00ba 5", "20\u00baC n.\u00b0 5"),
         ("it", "1\u00ba piano", "1\u00b0 piano"),
