@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -13,7 +14,6 @@ from sat_tf import weights
 from sat_tf.config import SearchFlags
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import runs
-from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
 from training import average, publish, train
 from training.average import resolve_shares
@@ -22,13 +22,28 @@ from training.run_state.checkpoints import unfinished_note
 
 
 @pytest.fixture(scope="module")
-def tuned(soft_run, tiny, tmp_path_factory) -> Path:
-    """An epoch more than `soft_run`, from its weights."""
-    run_dir = tmp_path_factory.mktemp("tuned") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        small_runs.skip_validation(patch)
-        small_runs.train(run_dir, *tiny, "--init-from", str(soft_run), "--seed", "1")
+def tuned(soft_run, tmp_path_factory) -> Path:
+    """A run that started from `soft_run`, with other weights."""
+    known = shutil.ignore_patterns("familiarity.json", "confidence.json")  # of the weights
+    run_dir = shutil.copytree(soft_run, tmp_path_factory.mktemp("tuned") / "run", ignore=known)
+    config = json.loads((run_dir / "config.json").read_text("utf-8")) | {"init_from": str(soft_run)}
+    (run_dir / "config.json").write_text(json.dumps(config), "utf-8")
+
+    def move(_, entry: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(entry, h5py.Dataset):
+            entry[...] = 1.01 * entry[...] + 0.01
+
+    with h5py.File(run_dir / "best.weights.h5", "r+") as file:
+        file.visititems(move)
     return run_dir
+
+
+@pytest.fixture(scope="module")
+def mean(soft_run, tuned, tmp_path_factory) -> Path:
+    """The average of both."""
+    out = tmp_path_factory.mktemp("mean") / "out"
+    assert averaged(out, soft_run, tuned) == 0
+    return out
 
 
 def averaged(out: Path, *arguments: object) -> int:
@@ -65,22 +80,19 @@ def test_equal_weights_stay_what_they_are(soft_run, tmp_path, capsys):
         np.testing.assert_array_equal(value, one[name], err_msg=name)
 
 
-def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert averaged(out, soft_run, tuned) == 0
-    flags = ["--run-dir", str(out), "--cache-dir", str(tmp_path / "cache"), "--figures", "0"]
+def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, mean, tmp_path, capsys):
+    flags = ["--run-dir", str(mean), "--cache-dir", str(tmp_path / "cache"), "--figures", "0"]
     assert evaluate.main(flags) == 0
     note = f"The weights are an average: 0.5 of {soft_run.name}, 0.5 of {tuned.name}."
     assert f"Note: {note}" in capsys.readouterr().out
-    report = json.loads((out / "evaluation/dev/report.json").read_text("utf-8"))
+    report = json.loads((mean / "evaluation/dev/report.json").read_text("utf-8"))
     assert note in report["notes"]
 
 
-def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_path):
+def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, mean, tmp_path):
     out, asked = tmp_path / "out", ("--beam", "7", "--length-power", "0.7", "--consensus", "5")
     last = read_config(tuned)
-    assert averaged(out, soft_run, tuned) == 0
-    assert read_config(out) == last
+    assert read_config(mean) == last
     assert averaged(out, soft_run, tuned, *asked) == 0
     search = dataclasses.replace(last.search, beam=7, length_power=0.7, consensus=5.0)
     assert read_config(out) == dataclasses.replace(last, search=search)
@@ -100,20 +112,17 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ca
         assert f"Note: {note}" in capsys.readouterr().out
     finally:
         path.write_text(text, "utf-8")
-    assert averaged(tmp_path / "again", soft_run, tuned) == 0
-    assert "Note" not in capsys.readouterr().out
-    assert unfinished_note(tmp_path / "out") == ()
+    assert unfinished_note(tuned) == unfinished_note(tmp_path / "out") == ()
 
 
-def test_an_average_is_not_resumed_but_can_be_started_from(soft_run, tuned, tmp_path, tiny, capsys):
-    out = tmp_path / "out"
-    assert averaged(out, soft_run, tuned) == 0
-    before = weights_of(out)
-    flags = [*tiny, "--init-from", str(soft_run), "--run-dir", str(out), "--seed", "1"]
-    assert train.main(flags) == 2
+def test_an_average_is_not_resumed_but_can_be_averaged_again(
+    soft_run, mean, tmp_path, tiny, capsys
+):
+    before = weights_of(mean)
+    assert train.main([*tiny, "--init-from", str(soft_run), "--run-dir", str(mean)]) == 2
     assert "is an average of other runs, which cannot be resumed" in capsys.readouterr().err
-    np.testing.assert_equal(weights_of(out), before)
-    assert averaged(tmp_path / "again", soft_run, out) == 0
+    np.testing.assert_equal(weights_of(mean), before)
+    assert averaged(tmp_path / "again", soft_run, mean) == 0
 
 
 def test_an_interrupted_average_is_finished_by_the_same_command(
@@ -133,14 +142,13 @@ def _interrupt(*_) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_folder_of_something_else_is_left_alone(soft_run, tuned, tmp_path, capsys):
+def test_a_folder_of_something_else_is_left_alone(soft_run, tuned, mean, capsys):
     before = weights_of(soft_run)
     assert averaged(soft_run, soft_run, tuned) == 2
     assert "is not empty and does not hold this average" in capsys.readouterr().err
     assert not RunFolder(soft_run).average.exists()
     np.testing.assert_equal(weights_of(soft_run), before)
-    assert averaged(tmp_path / "out", soft_run, tuned) == 0
-    assert averaged(tmp_path / "out", tuned, soft_run) == 2
+    assert averaged(mean, tuned, soft_run) == 2
 
 
 def test_runs_that_were_drawn_apart_are_refused(soft_run, hard_run, tmp_path, capsys):

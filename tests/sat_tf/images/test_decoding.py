@@ -128,15 +128,6 @@ def test_what_is_no_image_is_an_error_of_one_readable_line(content):
     assert message and not any(part in message for part in ("\n", "{{", "assert", "Graph", "File"))
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "WEBP"])
-def test_a_graph_gives_the_pixels_eager_gives(kind):
-    content = encode(smooth(), kind)
-    data = tf.data.Dataset.from_tensors(content).map(lambda x: decoding.load(x, 24, "crop"))
-    assert data.element_spec.shape == (24, 24, 3)
-    eager = decoding.load(content, 24, "crop")
-    np.testing.assert_allclose(next(iter(data)), eager, atol=1e-3)
-
-
 @pytest.mark.parametrize("kept", [6, 12, 13, 800])
 def test_a_gif_cut_before_its_frame_ends_is_an_error(kept):
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -49,8 +49,11 @@ def test_other_images_that_cannot_be_read_are_clear_errors(tmp_path):
         read_pixels(b"\0\0\0\x18ftypheic", 24, "crop")
     with pytest.raises(ValueError, match=f"1 x {MAX_SIDE + 1} pixels are too many"):
         read_pixels(encode(Image.new("L", (1, MAX_SIDE + 1)), "PNG"), 24, "crop")
-    with pytest.raises(ValueError, match=r"expected uint8 pixels \[H, W, 3\], got float32"):
-        read_pixels(np.zeros([4, 4, 3], np.float32), 24, "crop")
+    pixels = np.zeros([1, 4, 6, 4], np.uint8)
+    for wrong in (pixels[0] / np.float32(255), pixels[0, ..., 0], pixels[0], pixels[0, :0, :, :3]):
+        got = rf"{wrong.dtype} \{list(wrong.shape)}"
+        with pytest.raises(ValueError, match=rf"expected uint8 pixels \[H, W, 3\], got {got}"):
+            read_pixels(wrong, 24, "crop")
 
 
 def test_an_image_of_pillow_is_read_as_its_file(tmp_path):

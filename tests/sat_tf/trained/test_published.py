@@ -63,7 +63,6 @@ def test_one_that_ships_is_found_by_name_unless_a_folder_is(shipped, soft, tmp_p
     assert published.output_dir("soft") == Path("captioners/soft")
     with pytest.raises(RunError, match="of that name ships: did you mean soft"):
         published.locate("sofd")
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "soft").mkdir()
     assert published.locate("soft") == published.output_dir("soft") == Path("soft")
 
@@ -77,24 +76,19 @@ def test_a_file_that_was_changed_is_an_error(copy, name):
         sat_tf.load(copy)
 
 
-def test_a_file_that_is_missing_is_an_error(copy):
-    (copy / "encoder.npz").unlink()
-    with pytest.raises(RunError, match="incomplete: it has no encoder.npz"):
-        sat_tf.load(copy)
-
-
-@pytest.mark.parametrize("text", ["{", '{"format": 1, "files": {"../../x": "0"}}'])
-def test_a_manifest_that_is_none_is_an_error(copy, text):
-    (copy / published.MANIFEST).write_text(text)
-    with pytest.raises(RunError, match="Cannot read .*captioner.json"):
-        sat_tf.load(copy)
-
-
-def test_a_later_format_asks_for_an_update(copy):
+def test_a_manifest_that_is_none_and_a_missing_file_are_errors(copy):
     path = copy / published.MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
-    with pytest.raises(RunError, match="has format 2, this version reads 1: update"):
-        sat_tf.load(copy)
+    written = json.loads(path.read_text())
+    for text, says in (
+        ("{", "Cannot read .*captioner.json"),
+        ('{"format": 1, "files": {"../../x": "0"}}', "Cannot read .*captioner.json"),
+        (json.dumps(written | {"format": 2}), "has format 2, this version reads 1: update"),
+        (json.dumps(written), "incomplete: it has no encoder.npz"),
+    ):
+        path.write_text(text)
+        (copy / "encoder.npz").unlink(missing_ok=True)
+        with pytest.raises(RunError, match=says):
+            sat_tf.load(copy)
 
 
 def test_weights_that_do_not_fit_are_an_error(copy):
@@ -187,14 +181,14 @@ def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
     folder = published.locate(name)
     card = (folder / published.CARD).read_text("utf-8")
     assert published.checked_files(folder)
-    assert "non-commercial research" in card and "Apache-2.0" in card
-    assert "## For, and not for" in card and "## In int8" in card
+    assert "non-commercial research" in card and "## In int8" in card
     taught = published.taught_by(folder)
     assert taught["inherited"] == ["boxes", "captioners", "reward"]
     boxed = "Attention was supervised by people's boxes" in card
     assert ("boxes" in taught["own"]) is boxed is (name != "flickr8k_none")
 
 
+@pytest.mark.slow
 def test_a_photograph_gets_a_caption_with_maps():
     caption = sat_tf.load("flickr8k_soft").caption(SAMPLE)
     assert caption.text and caption.alpha.shape == (len(caption.words), 9, 9)

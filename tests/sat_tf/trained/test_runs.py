@@ -1,7 +1,6 @@
 """From a run's folder to captions: what was saved comes back, or a clear error; forms of images."""
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 
@@ -43,11 +42,6 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):
     assert len(list(copy.path.iterdir())) == 3
 
 
-def test_files_that_only_some_runs_have_keep_the_names_of_older_runs():
-    folder = RunFolder("run")
-    assert folder.average.name == "average.json"
-
-
 def test_a_folder_that_is_no_run_is_an_error(tmp_path):
     with pytest.raises(runs.RunError, match="is not a run: it has no config.json"):
         sat_tf.load(tmp_path)
@@ -63,13 +57,10 @@ def test_a_run_without_weights_or_vocabulary_is_an_error(copy, missing, said):
     (copy.path / missing).unlink()
     with pytest.raises(runs.RunError, match=said):
         sat_tf.load(copy)
-
-
-def test_weights_that_are_gone_from_a_finished_run_are_said_to_be_gone(copy):
-    copy.best_weights.unlink()
-    (copy.checkpoints / "epoch-002").mkdir(parents=True)
-    with pytest.raises(runs.RunError, match="has finished an epoch: the file is gone"):
-        sat_tf.load(copy)
+    if missing == "best.weights.h5":
+        (copy.checkpoints / "epoch-002").mkdir(parents=True)
+        with pytest.raises(runs.RunError, match="has finished an epoch: the file is gone"):
+            sat_tf.load(copy)
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocabulary.json"])
@@ -81,18 +72,20 @@ def test_a_damaged_file_is_an_error_that_names_it(copy, name, text):
 
 
 def test_a_configuration_of_another_version_says_what_to_do(copy):
-    values = json.loads(copy.config.read_text())
-    values["attention"]["kindness"] = 1
-    copy.config.write_text(json.dumps(values))
+    changed = copy.config.read_text().replace('"kind"', '"kindness"')
+    copy.config.write_text(changed)
     with pytest.raises(runs.RunError, match="this version: .*`attention.kindness`.*train the run"):
         sat_tf.load(copy)
 
 
-@pytest.mark.parametrize("other", [{"kind": "soft", "hidden_dim": 5}, {"kind": "none"}])
-def test_weights_of_another_width_or_kind_of_attention_are_an_error(copy, tmp_path, other):
-    shutil.copy(RunFolder(write_run(tmp_path / "other", **other)).best_weights, copy)
-    with pytest.raises(runs.RunError, match="do not fit"):
-        sat_tf.load(copy)
+def test_weights_of_another_model_and_those_cut_short_are_errors(run_of, copy, tmp_path):
+    whole = copy.best_weights.read_bytes()
+    narrow = RunFolder(write_run(tmp_path / "narrow", hidden_dim=5)).best_weights.read_bytes()
+    none = RunFolder(run_of["none"]).best_weights.read_bytes()
+    for content in (narrow, none, b"", whole[:9000]):
+        copy.best_weights.write_bytes(content)
+        with pytest.raises(runs.RunError, match="do not fit"):
+            sat_tf.load(copy)
 
 
 def test_a_captioner_names_the_weights_it_was_loaded_from_when_training_replaces_them(copy):
@@ -100,15 +93,6 @@ def test_a_captioner_names_the_weights_it_was_loaded_from_when_training_replaces
     captioner = sat_tf.load(copy)
     copy.best_weights.write_bytes(b"those of the next epoch")
     assert captioner.weights_sha256 == before != copy.weights_sha256()
-    assert sat_tf.load("flickr8k_none").weights_sha256 is None
-
-
-@pytest.mark.parametrize("size", [0, 100, 9000])
-def test_weights_cut_short_are_an_error(copy, size):
-    path = copy.best_weights
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(runs.RunError, match="do not fit"):
-        sat_tf.load(copy)
 
 
 def test_a_caption_has_words_a_score_and_an_attention_map_per_word(loaded):
@@ -165,34 +149,6 @@ def test_an_image_gets_one_caption_in_every_form_and_in_a_batch(loaded, tmp_path
     for image, caption in zip(images, together, strict=True):
         alone = loaded["soft"].caption(image)
         assert alone.text == caption.text and alone.score == pytest.approx(caption.score, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("image", "message"),
-    [
-        ("missing.jpg", "'missing.jpg': No such file"),
-        (b"no image", "Cannot read the image"),
-        (png()[:60], "Cannot read the image"),
-    ],
-)
-def test_an_image_that_cannot_be_read_is_an_error(loaded, image, message):
-    with pytest.raises(ValueError, match=message):
-        loaded["soft"].caption(image)
-
-
-@pytest.mark.parametrize(
-    ("pixels", "got"),
-    [
-        (PIXELS / np.float32(255), r"float32 \[40, 60, 3\]"),
-        (PIXELS[..., 0], r"uint8 \[40, 60\]"),
-        (np.concatenate([PIXELS, PIXELS], -1)[..., :4], r"uint8 \[40, 60, 4\]"),
-        (PIXELS[None], r"uint8 \[1, 40, 60, 3\]"),
-        (PIXELS[:0], r"uint8 \[0, 60, 3\]"),
-    ],
-)
-def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
-    with pytest.raises(ValueError, match=f"argument `image`: expected uint8 .*, got {got}"):
-        loaded["soft"].caption(pixels)
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,10 @@ def test_graphs_are_kept_by_their_last_use_though_the_clock_was_set_back(tmp_pat
         (folder / "graphs.json").write_text('{"files": {}}')
         if number:
             os.utime(folder, 2 * (time.time() + ahead + number,))
+    (folder / "graphs.json").write_text('{"files": {"encoder-used.tflite": 0}}')
+    for name in ("used", "old"):
+        (tmp_path / f"encoder-{name}.tflite").touch()
     cache.forget_old(tmp_path)
-    kept = {path.name for path in tmp_path.iterdir()}
+    assert [path.name for path in tmp_path.glob("*.tflite")] == ["encoder-used.tflite"]
+    kept = {path.parent.name for path in tmp_path.glob("*/graphs.json")}
     assert len(kept) == cache.KEPT and {"0", str(cache.KEPT)} <= kept
