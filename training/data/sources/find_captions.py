@@ -41,8 +41,7 @@ def find_caption_files(
     others are not.
     """
     kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-    names = _file_names(data_dir)
-    here = [data_dir / name for name in names if name.lower().endswith(SUFFIXES)]
+    here = [file for file in _files(data_dir) if file.name.lower().endswith(SUFFIXES)]
     if named is not None:
         chosen = _named(data_dir, named)
         if not chosen:
@@ -50,41 +49,14 @@ def find_caption_files(
             expected = f"a file ({kinds}) in {data_dir}, which has {there}"
             raise invalid_value("--data.captions", expected, repr(named))
         return [(path, split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
-    found = _without_by_products([file for file in here if _is_caption_file(file)])
-    if len(found) == 1:
-        return [(found[0], None)]
-    from training.data.sources.caption_files.stored import lie_beside, pairs
-
-    inner, within = [], []
-    if not found:
-        inner = folders_in(data_dir)
-        within = [file for folder in inner for file in _files(folder)]
-        found = _without_by_products([file for file in within if _is_caption_file(file, TEXTS)])
-    if not found and lie_beside(images.root):
-        return [(images.root, None)]
-    paired = None if found else next(pairs(images.root), None)
-    if paired and not paired[1].lower().endswith(".xmp"):  # which cameras write too
-        return [(images.root, None)]
     errors: list[DataError] = []
-    texts: list[Path] = []
-    if not found:
-        texts = [data_dir / name for name in names if name.lower().endswith(TEXTS)]
-        texts = [file for file in texts if file.name.lower() != "readme.txt"][:_TRIED]
-        found = _that_parse(texts, read, errors)
-        captions = [file for file in found if "caption" in file.stem.lower()]
-        found = captions if len(captions) == 1 else found
-    if not found and paired:
-        return [(images.root, None)]
-    for _ in range(_DEEP):  # data/train/metadata.csv
-        if not found:
-            inner = [one for folder in inner for one in folders_in(folder)][:MANY]
-            deeper = [file for folder in inner for file in _files(folder)]
-            found = _without_by_products([file for file in deeper if _is_caption_file(file, TEXTS)])
+    found = _without_by_products([file for file in here if _is_caption_file(file)])
+    found = found or _look_further(data_dir, images, read, errors)
     if len(found) == 1:
         return [(found[0], None)]
     if several := _one_per_split(found, data_dir):
         return several
-    if len(found) > _FEW and set(map(str, found)) <= {text for _, text, _ in pairs(images.root)}:
+    if len(found) > _FEW and _lie_with_images(found, images):
         return [(images.root, None)]
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, read, errors)
@@ -101,7 +73,9 @@ def find_caption_files(
     if found:
         told = advice.with_several(data_dir, found, len(found) > _FEW)
     else:
-        told = advice.without_captions([*_files(data_dir), *within], texts if shown else ())
+        texts, inner = _texts(data_dir), folders_in(data_dir)
+        files = [file for folder in (data_dir, *inner) for file in _files(folder)]
+        told = advice.without_captions(files, texts if shown else ())
         told += "" if texts else advice.on_texts_alone(data_dir, images.all_names)
     reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
@@ -110,9 +84,45 @@ def find_caption_files(
     )
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of a folder that may hold captions, sorted."""
-    return [folder / name for name in _file_names(folder)]
+def _look_further(
+    data_dir: Path, images: ImageFolder, read: Read, errors: list[DataError]
+) -> list[Path]:
+    """Caption files in the folders within, texts that parse, or the folder of paired files."""
+    from training.data.sources.caption_files.stored import lie_beside, pairs
+
+    def named_so(folders: Sequence[Path]) -> list[Path]:
+        files = [file for folder in folders for file in _files(folder)]
+        return _without_by_products([file for file in files if _is_caption_file(file, TEXTS)])
+
+    inner = folders_in(data_dir)
+    if found := named_so(inner):
+        return found
+    paired = None if lie_beside(images.root) else next(pairs(images.root), ())
+    if paired is None or (paired and not paired[1].lower().endswith(".xmp")):
+        return [images.root]  # cameras write XMP too
+    if found := _that_parse(_texts(data_dir), read, errors):
+        captions = [file for file in found if "caption" in file.stem.lower()]
+        return captions if len(captions) == 1 else found
+    if paired:
+        return [images.root]
+    for _ in range(_DEEP):  # data/train/metadata.csv
+        inner = [one for folder in inner for one in folders_in(folder)][:MANY]
+        if found := named_so(inner):
+            return found
+    return []
+
+
+def _lie_with_images(found: Sequence[Path], images: ImageFolder) -> bool:
+    """Tests if files are those of single images."""
+    from training.data.sources.caption_files.stored import pairs
+
+    return set(map(str, found)) <= {text for _, text, _ in pairs(images.root)}
+
+
+def _texts(folder: Path) -> list[Path]:
+    """The texts of a folder that may hold captions."""
+    texts = [file for file in _files(folder) if file.name.lower().endswith(TEXTS)]
+    return [file for file in texts if file.name.lower() != "readme.txt"][:_TRIED]
 
 
 def folders_in(folder: Path) -> list[Path]:
@@ -122,13 +132,15 @@ def folders_in(folder: Path) -> list[Path]:
     return [folder / name for name in names[:MANY] if not has_results(folder / name)]
 
 
-def _file_names(folder: Path) -> list[str]:
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder that may hold captions, sorted."""
     with os.scandir(folder) as entries:
-        return sorted(
+        names = sorted(
             entry.name
             for entry in entries
             if not entry.name.startswith(".") and not is_image(entry.name) and entry.is_file()
         )
+    return [folder / name for name in names]
 
 
 def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:

@@ -1,4 +1,4 @@
-"""What to do about a folder whose captions cannot be read as they are; loaded for errors alone."""
+"""Advice on folders whose captions cannot be read as they are; loaded for errors alone."""
 
 from __future__ import annotations
 
