@@ -26,9 +26,9 @@ from sat_tf.captioner import Batch, Captioner
 from sat_tf.commands import exit_status
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
+from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
-from training.features import objective_of
 from training.first_weights import start_from
 from training.inputs import batches_of, load_data, open_inputs
 from training.model import compile_model, new_model
@@ -188,7 +188,7 @@ def measure(
         return model
 
     def compiled(model: Captioner, config: RunConfig, steps: int) -> None:
-        objective = objective_of(config, data.table, data.vocabulary)
+        objective = make_objective(config.attention, config.fit.label_smoothing)
         compile_model(model, objective, config.optimizer, steps, config.fit, config.seed)
 
     target = configured(_UNBIASED)

@@ -66,15 +66,16 @@ def run(arguments: Arguments) -> None:
 
         from training.data.feature_shards import write_on_spark
         from training.data.feature_store import FeatureStore
-        from training.features import first_model
+        from training.features import origin_of
         from training.inputs import load_data
+        from training.model import first_model
 
     cache_dir = (arguments.cache_dir or default_cache_dir()).absolute()
     data_dir = arguments.data_dir and arguments.data_dir.absolute()
     # As training does, so that an encoder of random weights is the same.
     keras.utils.set_random_seed(config.seed)
     data = load_data(config.data, data_dir)
-    model = first_model(config, data)
+    model = first_model(config.captioner, config.fit.precision, data, origin_of(config))
     spark = open_session("sat_tf feature extraction", arguments.master)
     try:
         for split, mirrored in ((data.train, config.data.mirror), (data.dev, False)):

@@ -1,48 +1,68 @@
-"""Features that a configuration asks for, as objects: each is imported only if a run uses it."""
+"""What only some runs have, as objects: each is imported only if the configuration asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sat_tf.captioner import Captioner
-from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
+from training.config_groups import AttentionConfig, FitConfig
 from training.data.captions import CaptionTable
-from training.inputs import Data, Teacher
-from training.model import new_model
+from training.inputs import Data, Origin, Teacher
 
 
-def first_model(config: RunConfig, data: Data, begun: bool = False, **options: Any) -> Captioner:
-    """Builds a run's model with its first weights: new ones, or those of `init_from`.
+@dataclass(frozen=True)
+class Features:
+    """What a run has beside its data and a new model that learns from given captions.
+
+    Attributes:
+        origin: The captioner that it starts from.
+        teachers: What teaches beside the captions.
+        reward: The objective of captions that are drawn and rewarded.
+        bounds: Measures the bounds of hard attention after each epoch.
+    """
+
+    origin: Origin | None = None
+    teachers: Sequence[Teacher] = ()
+    reward: Objective | None = None
+    bounds: Callable | None = None
+
+
+def features_of(config: RunConfig, data: Data) -> Features:
+    """Returns what a configuration asks for.
 
     Args:
         config: The run's configuration.
         data: The run's data.
-        begun: The run has a checkpoint, whose weights it takes: the files and the run that it
-            started from may be gone.
-        **options: `strategy` of `new_model`; `say`, which receives a message about the other run.
 
     Raises:
-        ValueError: See `first_weights.start_from`.
+        TablesError: METEOR is part of the reward and has no tables.
     """
-    say = options.pop("say", print)
-    origin = None if begun else config.init_from
-    size, own = len(data.vocabulary), not begun and origin is None
-    model = new_model(config.captioner, size, config.fit.precision, own, **options)
-    if origin is not None:
-        from training.first_weights import learn_on
+    bounds = None
+    if config.attention.kind == "hard":
+        from training.evaluate.bounds import quick_bounds as bounds
+    return Features(
+        origin_of(config),
+        teachers_of(config.attention, config.fit),
+        reward_of(config, data.table, data.vocabulary),
+        bounds,
+    )
 
-        say(learn_on(origin, model, data))
-    return model
+
+def origin_of(config: RunConfig) -> Origin | None:
+    """Returns the captioner that a run starts from; None for new weights."""
+    if config.init_from is None:
+        return None
+    from training.first_weights import TrainedOrigin
+
+    return TrainedOrigin(config.init_from)
 
 
-def teachers_of(config: RunConfig) -> list[Teacher]:
+def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
     """Returns what teaches beside the captions."""
-    attention, fit = config.attention, config.fit
     file = Path(attention.teacher) if attention.teacher else None
     teachers: list[Teacher] = []
     if attention.located:
@@ -60,24 +80,14 @@ def teachers_of(config: RunConfig) -> list[Teacher]:
     return teachers
 
 
-def objective_of(config: RunConfig, table: CaptionTable, vocabulary: Vocabulary) -> Objective:
-    """Returns what training minimises: the captions' loss, or a reward of sampled captions."""
+def reward_of(config: RunConfig, table: CaptionTable, vocabulary: Vocabulary) -> Objective | None:
+    """Returns the objective of captions that are drawn and rewarded; None for given captions."""
     if config.reward.metric == "none":
-        fit = config.fit
-        return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
+        return None
     from training.teach.rewards import reward_objective
 
     parts = config.reward, config.attention, config.search
     return reward_objective(*parts, table, vocabulary, config.data.language)
-
-
-def bounds_of(config: RunConfig) -> Callable | None:
-    """Returns what measures the bounds of hard attention after each epoch; None without."""
-    if config.attention.kind != "hard":
-        return None
-    from training.evaluate.bounds import quick_bounds
-
-    return quick_bounds
 
 
 def kept_words_of(config: RunConfig, run_dir: Path | None = None) -> dict[str, str]:

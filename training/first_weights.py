@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -37,28 +38,32 @@ def kept_words(init_from: str, data: DataConfig, run_dir: Path | None = None) ->
     return dict(zip(kept.words, forms, strict=True)) if same else {}
 
 
-def learn_on(origin: str, model: Captioner, data: Data) -> str:
-    """Gives a run's model the weights of another run; returns lines that say which words it knows.
+@dataclass(frozen=True)
+class TrainedOrigin:
+    """Gives a run the weights of a trained captioner, see `inputs.Origin`."""
 
-    Raises:
-        ValueError: See `start_from`.
-    """
-    words, special = data.vocabulary, len(SPECIAL_TOKENS)
-    counts = np.bincount(data.table.tokens.flat, minlength=len(words))
-    found = start_from(origin, model, words, counts=counts)
-    theirs, notes = found.vocabulary, unfinished_note(found.path)
-    said = f"Initialized with the weights of {origin}"
-    if theirs != words:
-        own = counts[special:] > 0  # the others are kept
-        known, total = np.count_nonzero(own & (_rows(theirs, words)[special:] >= 0)), own.sum()
-        said += f", which knows {known:,} of the {total:,} {words.unit}"
-        if 2 * known < total:
-            best = f"`{' '.join(NEW_WORDS)}` was best for captions in another language"
-            notes = (f"Most words are new to it: {best}.", *notes)
-        if not known:
-            gives = "It gives encoder, attention and LSTM, and no word. If the captions are in its "
-            notes = (f"{gives}language, check `--data.tokens` and the caption file.", *notes)
-    return "\nNote: ".join([f"{said}.", *notes])
+    name: str
+
+    def give_weights(self, model: Captioner, data: Data) -> str:
+        words, special = data.vocabulary, len(SPECIAL_TOKENS)
+        counts = np.bincount(data.table.tokens.flat, minlength=len(words))
+        found = start_from(self.name, model, words, counts=counts)
+        theirs, notes = found.vocabulary, unfinished_note(found.path)
+        said = f"Initialized with the weights of {self.name}"
+        if theirs != words:
+            own = counts[special:] > 0  # the others are kept
+            known, total = np.count_nonzero(own & (_rows(theirs, words)[special:] >= 0)), own.sum()
+            said += f", which knows {known:,} of the {total:,} {words.unit}"
+            if 2 * known < total:
+                best = f"`{' '.join(NEW_WORDS)}` was best for captions in another language"
+                notes = (f"Most words are new to it: {best}.", *notes)
+            if not known:
+                gives = "It gives encoder, attention and LSTM, and no word. If the captions are in "
+                notes = (
+                    f"{gives}its language, check `--data.tokens` and the caption file.",
+                    *notes,
+                )
+        return "\nNote: ".join([f"{said}.", *notes])
 
 
 def start_from(

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.captioner import Captioner
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -117,6 +118,24 @@ class Teacher(Protocol):
 
     def describe(self) -> str:
         """Returns a line about it."""
+        ...
+
+
+class Origin(Protocol):
+    """A captioner that a run starts from.
+
+    Attributes:
+        name: What `--init-from` gives.
+    """
+
+    name: str
+
+    def give_weights(self, model: Captioner, data: Data) -> str:
+        """Gives a run's model its weights; returns lines that say which words it knows.
+
+        Raises:
+            ValueError: It is not a finished run, or has other shapes.
+        """
         ...
 
 

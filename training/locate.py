@@ -81,12 +81,13 @@ def run(arguments: Arguments) -> int:
 
         from training.data.input_source import open_input_source
         from training.data.seen_images import SeenImages
-        from training.features import first_model
+        from training.features import origin_of
         from training.inputs import load_data
+        from training.model import first_model
         from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
     data = load_data(config.data, arguments.data_dir)
-    model = first_model(config, data)
+    model = first_model(config.captioner, config.fit.precision, data, origin_of(config))
     resize, mirror = config.encoder.resize, config.data.mirror
     source = open_input_source(model.encoder, resize, data.train, cache_dir, mirror)
     locator, areas = learn(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
 from sat_tf.objectives.terms import Objective
 from training.config_groups import FitConfig, OptimizerConfig
+from training.inputs import Data, Origin
 from training.optimizers import make_optimizer
 
 
@@ -30,6 +34,36 @@ def new_model(
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
     with (strategy or tf.distribute.get_strategy()).scope():
         return Captioner(config, vocabulary_size, load_encoder_weights, dtype=policy)
+
+
+def first_model(
+    config: CaptionerConfig,
+    precision: str,
+    data: Data,
+    origin: Origin | None = None,
+    begun: bool = False,
+    strategy: tf.distribute.Strategy | None = None,
+    say: Callable[[str], Any] = print,
+) -> Captioner:
+    """Builds the model of a run with its first weights: new ones, or those of another captioner.
+
+    Args:
+        config: The captioner's settings.
+        precision: See `new_model`.
+        data: The run's data.
+        origin: The captioner that the run starts from.
+        begun: The run has a checkpoint, whose weights it takes: files of others may be gone.
+        strategy: See `new_model`.
+        say: Receives a message about the weights of `origin`.
+
+    Raises:
+        ValueError: The weights of `origin` have other shapes.
+    """
+    own = not begun and origin is None
+    model = new_model(config, len(data.vocabulary), precision, own, strategy)
+    if origin is not None and not begun:
+        say(origin.give_weights(model, data))
+    return model
 
 
 def compile_model(

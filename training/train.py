@@ -1,11 +1,11 @@
 """Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
 
-One run from top to bottom: `resolve` decides the configuration, `read_data` reads the data, and
-`train` makes the model, opens its inputs, restores the last checkpoint if there is one, trains
-epochs and returns the best captioner, which is then evaluated. Elsewhere are:
+One run from top to bottom: `resolve` decides the configuration, `read_data` reads what it learns
+from, and `train` makes the model, opens its inputs, restores the last checkpoint if there is one,
+trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.config             every setting
-    training.features           teachers, rewards and first weights, if the configuration asks
+    training.features           first weights, teachers and rewards, if the configuration asks
     training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
     training.distributed        several processes; the functions used here do nothing special in one
 
@@ -15,6 +15,7 @@ is saved, and the same command, started again, ends like a run that was never st
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner
     from training.data.examples import Split
     from training.data.image_loader import InputSource
+    from training.features import Features
     from training.inputs import Data
+    from training.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -127,14 +130,18 @@ class Read:
 
     Attributes:
         folder: Everything the run leaves behind.
+        settings: Content of its config.json, the splits of its data fixed.
         data: Its splits, captions as ids.
-        dataset: The data set that they are of.
+        features: What it starts from, and what teaches and rewards beside the captions.
+        dataset: The data set that the splits are of.
         data_dir: The user's copy of it; None for drawn data.
         cache_dir: Feature stores, shared by runs.
     """
 
     folder: RunFolder
+    settings: str
     data: Data
+    features: Features
     dataset: Dataset
     data_dir: Path | None
     cache_dir: Path
@@ -160,7 +167,7 @@ def read_data(
         ValueError: The data or the run's folder cannot be used.
     """
     from training.distributed import check_equal, on_chief
-    from training.features import kept_words_of
+    from training.features import features_of, kept_words_of
     from training.inputs import load_data
     from training.run_state.ownership import check_run_dir
 
@@ -169,9 +176,11 @@ def read_data(
     on_chief(say)(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
     data = load_data(config.data, data_dir, kept_words_of(config, run_dir), dataset)
-    same = config.split_at(data.train.held_out).without_files()
+    settings = config.split_at(data.train.held_out)
+    same = settings.without_files()
     check_equal("configuration or data", lambda: f"{same} {data.fingerprint()}")
-    return Read(folder, data, dataset, data_dir, cache_dir)
+    features = features_of(config, data)
+    return Read(folder, to_text(settings), data, features, dataset, data_dir, cache_dir)
 
 
 def train(
@@ -200,29 +209,30 @@ def train(
     """
     import keras
 
-    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.objectives import make_objective
     from training.distributed import check_equal, chief_callbacks, on_chief, shared
-    from training.features import bounds_of, first_model, objective_of, teachers_of
     from training.inputs import batches_of, describe_inputs, open_inputs
-    from training.model import compile_model, describe_model
+    from training.model import compile_model, describe_model, first_model
     from training.run_state import logs, ownership
     from training.run_state.checkpoints import Checkpoints, restore_layers
     from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
-    from training.validation import AttentionCollapseWarning, Validation
 
-    folder, data, fit, say = read.folder, read.data, config.fit, on_chief(say)
+    folder, data, features = read.folder, read.data, read.features
+    fit, say = config.fit, on_chief(say)
     interrupts = interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
-    model = first_model(config, data, shared(folder.has_checkpoint()), strategy=strategy, say=say)
+    begun = shared(folder.has_checkpoint())
+    model = first_model(
+        config.captioner, fit.precision, data, features.origin, begun, strategy, say
+    )
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
-    resize, teachers = config.encoder.resize, teachers_of(config)
-    inputs = open_inputs(model.encoder, resize, data, read.cache_dir, teachers)
+    resize = config.encoder.resize
+    inputs = open_inputs(model.encoder, resize, data, read.cache_dir, features.teachers)
     check_equal("readable images", lambda: repr(inputs.contents))
-    settings = to_text(config.split_at(data.train.held_out))
     ownership.begin_run(
-        folder, settings, config.init_from, data, inputs, read.dataset, read.data_dir
+        folder, read.settings, features.origin, data, inputs, read.dataset, read.data_dir
     )
     for line in describe_inputs(data, inputs, folder):
         say(line)
@@ -230,23 +240,32 @@ def train(
     steps, batches_from = batches_of(data.table, inputs, *plan)
 
     with model.distribute_strategy.scope():
-        objective = objective_of(config, data.table, data.vocabulary)
+        objective = features.reward or make_objective(
+            config.attention, fit.label_smoothing, fit.distillation_weight
+        )
         compile_model(model, objective, config.optimizer, steps, fit, config.seed)
     say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
-    captioner = TrainedCaptioner(model, data.vocabulary)
-    dev = Validation(captioner, data, inputs.dev, fit, bounds_of(config))
+
+    @functools.cache
+    def dev() -> Validation:  # once an epoch has ended: nothing before it captions
+        from sat_tf.trained.captioning import TrainedCaptioner
+        from training.validation import Validation
+
+        captioner = TrainedCaptioner(model, data.vocabulary)
+        return Validation(captioner, data, inputs.dev, fit, features.bounds)
+
     all_callbacks = [
-        logs.Validate(dev.scores),  # first, as the others read the scores
+        logs.Validate(lambda: dev().scores()),  # first, as the others read the scores
         *chief_callbacks(
-            AttentionCollapseWarning(),
+            logs.AttentionCollapseWarning(),
             logs.LearningRate(),
             logs.TensorBoardScalars(folder.logs),
             logs.TensorBoardSteps(folder.logs, done),
-            logs.TensorBoardFigures(dev.figures, folder.logs),
+            logs.TensorBoardFigures(lambda: dev().figures(), folder.logs),
             logs.EpochProgress(fit.epochs, steps),
             logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
         ),

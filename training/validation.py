@@ -1,4 +1,4 @@
-"""Captioning after each epoch: dev scores, attention figures, and a warning about collapse."""
+"""Captioning after each epoch: dev scores and attention figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 
 from sat_tf.scores.ngrams import CiderD
@@ -22,11 +21,6 @@ from training.data.image_loader import InputSource, readable_images
 from training.distributed import distribute, on_chief
 from training.inputs import Data
 from training.metrics.quick import caption_frequencies, quick_scores, quick_tokens
-
-UNIFORM_ENTROPY = 0.98
-"""Attention counts as uniform if its entropy exceeds this share of log L."""
-CONSTANT_VARIATION = 0.005
-"""Attention counts as constant if `alpha_variation` is below this."""
 
 Measure = Callable[[], dict[str, float]]
 
@@ -135,26 +129,3 @@ class Validation:
             return dict
         read = self._captioning
         return self._bounds(read.captioner, read.split, read.source)
-
-
-class AttentionCollapseWarning(keras.callbacks.Callback):
-    """Warns if attention is uniform, or the same at every word.
-
-    Uniform: the entropy of alpha exceeds `UNIFORM_ENTROPY` of log L. Constant: `alpha_variation` is
-    below `CONSTANT_VARIATION`. Both are means over the training captions of the epoch.
-    """
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        entropy, variation = logs.get("alpha_entropy"), logs.get("alpha_variation")
-        if entropy is None:
-            return
-        if entropy > UNIFORM_ENTROPY:
-            self._warn(epoch, "uniform", f"entropy is {entropy:.3f} of log L")
-        elif variation < CONSTANT_VARIATION:
-            self._warn(epoch, "constant over time", f"alpha_variation is {variation:.4f}")
-
-    def _warn(self, epoch: int, collapse: str, evidence: str) -> None:
-        warnings.warn(
-            f"Epoch {epoch + 1}: attention has collapsed, it is {collapse} ({evidence}).",
-            stacklevel=2,
-        )

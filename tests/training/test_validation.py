@@ -12,12 +12,12 @@ from training.config_groups import FitConfig
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
 from training.metrics.quick import caption_frequencies, quick_scores
-from training.validation import (
+from training.run_state.logs import (
     CONSTANT_VARIATION,
     UNIFORM_ENTROPY,
     AttentionCollapseWarning,
-    Validation,
 )
+from training.validation import Validation
 
 
 def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(monkeypatch):

@@ -15,13 +15,14 @@ import tensorflow as tf
 from sat_tf.captioner import Captioner
 from sat_tf.config import weights_files
 from sat_tf.layers.encoder import Encoder
+from sat_tf.objectives import make_objective
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, check_available
 from training.data.captions import CaptionTable
 from training.data.examples import Example
 from training.data.feature_shards import compile_encoder, default_batch_size
 from training.data.image_loader import ImageLoader, Views
-from training.features import objective_of
+from training.features import reward_of
 from training.inputs import Inputs, batches_of
 from training.model import compile_model, new_model
 
@@ -65,7 +66,9 @@ def measure(
     sampled = config.reward.metric != "none"
     plan = fit.batch_size, config.seed, fit.batch_by == "image", sampled
     steps, batches_from = batches_of(table, Inputs(source, source), *plan)
-    objective = objective_of(config, table, vocabulary)
+    objective = reward_of(config, table, vocabulary) or make_objective(
+        config.attention, fit.label_smoothing
+    )
     compile_model(model, objective, config.optimizer, steps, fit, config.seed)
     seconds = _step_seconds(model, batches_from(0, 0))
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}

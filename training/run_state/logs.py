@@ -9,6 +9,7 @@ import contextlib
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ from training.data.examples import Split
 from training.data.image_loader import InputSource
 from training.distributed import on_chief
 from training.tables import counted
+
+UNIFORM_ENTROPY = 0.98
+"""Attention counts as uniform if its entropy exceeds this share of log L."""
+CONSTANT_VARIATION = 0.005
+"""Attention counts as constant if `alpha_variation` is below this."""
 
 _ON_THE_BAR = ("loss", "nll", "beta")  # of captioners; digit systems have others
 _MOST_ON_THE_BAR = 3
@@ -271,3 +277,26 @@ def _short(value: float) -> str:
     if math.isnan(value):
         return "undefined"
     return f"{value:.3g}" if 1e-8 < abs(value) < 0.01 else f"{value:.2f}"
+
+
+class AttentionCollapseWarning(keras.callbacks.Callback):
+    """Warns if attention is uniform, or the same at every word.
+
+    Uniform: the entropy of alpha exceeds `UNIFORM_ENTROPY` of log L. Constant: `alpha_variation` is
+    below `CONSTANT_VARIATION`. Both are means over the training captions of the epoch.
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        entropy, variation = logs.get("alpha_entropy"), logs.get("alpha_variation")
+        if entropy is None:
+            return
+        if entropy > UNIFORM_ENTROPY:
+            self._warn(epoch, "uniform", f"entropy is {entropy:.3f} of log L")
+        elif variation < CONSTANT_VARIATION:
+            self._warn(epoch, "constant over time", f"alpha_variation is {variation:.4f}")
+
+    def _warn(self, epoch: int, collapse: str, evidence: str) -> None:
+        warnings.warn(
+            f"Epoch {epoch + 1}: attention has collapsed, it is {collapse} ({evidence}).",
+            stacklevel=2,
+        )

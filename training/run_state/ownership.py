@@ -28,7 +28,7 @@ from training.data.captions import Amount
 from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
-from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
+from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs, Origin
 from training.run_state.checkpoints import another
 
 _TEACHERS = {
@@ -210,7 +210,7 @@ def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
 def begin_run(
     folder: RunFolder,
     config_text: str,
-    origin: str | None,
+    origin: Origin | None,
     data: Data,
     inputs: Inputs,
     dataset: Dataset,
@@ -246,13 +246,13 @@ def begin_run(
         seen = SeenImages.of(readable, data.config.name, dataset.content_key)
         if origin is not None:
             begun = recorded_origins(folder) if folder.has_checkpoint() else {}
-            seen = seen.after_captioner(origin, begun.get(origin))
+            seen = seen.after_captioner(origin.name, begun.get(origin.name))
         for teacher, earlier in inputs.seen:
             seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
     for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
         known.unlink(missing_ok=True)
-    claim(folder.path, config_text, origin, records)
+    claim(folder.path, config_text, origin and origin.name, records)
     if dataset.write(folder.dataset) and data.config.name != "scenes":
         from training.data.contact_sheet import write_contact_sheet
 
