@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+    from sat_tf.captioner import Captioner
     from sat_tf.trained.captioning import TrainedCaptioner
+    from training.config_groups import FitConfig
     from training.data.examples import Split
     from training.data.image_loader import InputSource
     from training.features import Features
-    from training.inputs import Data
+    from training.inputs import Data, Inputs
     from training.validation import Validation
 
 
@@ -217,8 +219,8 @@ def train(
     from training.run_state.checkpoints import Checkpoints, restore_layers
     from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
 
-    folder, data, features = read.folder, read.data, read.features
-    fit, say = config.fit, on_chief(say)
+    folder, data, features, fit = read.folder, read.data, read.features, config.fit
+    say = on_chief(say)
     interrupts = interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
     begun = shared(folder.has_checkpoint())
@@ -250,14 +252,7 @@ def train(
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
 
-    @functools.cache
-    def dev() -> Validation:  # once an epoch has ended: nothing before it captions
-        from sat_tf.trained.captioning import TrainedCaptioner
-        from training.validation import Validation
-
-        captioner = TrainedCaptioner(model, data.vocabulary)
-        return Validation(captioner, data, inputs.dev, fit, features.bounds)
-
+    dev = functools.cache(lambda: validation_of(model, data, inputs, fit, features.bounds))
     all_callbacks = [
         logs.Validate(lambda: dev().scores()),  # first, as the others read the scores
         *chief_callbacks(
@@ -276,6 +271,17 @@ def train(
     train_epochs(model, batches_from, fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, fit.monitor))
     return on_chief(finished)(folder, inputs.of(data))
+
+
+def validation_of(
+    model: Captioner, data: Data, inputs: Inputs, fit: FitConfig, bounds: Callable | None
+) -> Validation:
+    """Returns what captions dev images after an epoch; nothing before the first end loads it."""
+    from sat_tf.trained.captioning import TrainedCaptioner
+    from training.validation import Validation
+
+    captioner = TrainedCaptioner(model, data.vocabulary)
+    return Validation(captioner, data, inputs.dev, fit, bounds)
 
 
 def finished(folder: RunFolder, sources: Mapping[Split, InputSource]) -> TrainedCaptioner:
