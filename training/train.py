@@ -220,8 +220,7 @@ def train(
     from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
 
     folder, data, features, fit = read.folder, read.data, read.features, config.fit
-    say = on_chief(say)
-    interrupts = interrupts or Interrupts()
+    say, interrupts = on_chief(say), interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
     begun = shared(folder.has_checkpoint())
     model = first_model(
@@ -233,18 +232,16 @@ def train(
     resize = config.encoder.resize
     inputs = open_inputs(model.encoder, resize, data, read.cache_dir, features.teachers)
     check_equal("readable images", lambda: repr(inputs.contents))
-    ownership.begin_run(
-        folder, read.settings, features.origin, data, inputs, read.dataset, read.data_dir
-    )
+    read_from = data, inputs, read.dataset, read.data_dir
+    ownership.begin_run(folder, read.settings, features.origin, *read_from)
     for line in describe_inputs(data, inputs, folder):
         say(line)
     plan = fit.batch_size, config.seed, fit.batch_by == "image", config.reward.metric != "none"
     steps, batches_from = batches_of(data.table, inputs, *plan)
 
     with model.distribute_strategy.scope():
-        objective = features.reward or make_objective(
-            config.attention, fit.label_smoothing, fit.distillation_weight
-        )
+        of_words = config.attention, fit.label_smoothing, fit.distillation_weight
+        objective = features.reward or make_objective(*of_words)
         compile_model(model, objective, config.optimizer, steps, fit, config.seed)
     say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
