@@ -193,7 +193,7 @@ def measure(
 
     target = configured(_UNBIASED)
     model = started(target)
-    inputs = open_inputs(model.encoder, target.encoder.resize, data, default_cache_dir())
+    inputs = open_inputs(model, data, default_cache_dir())
     steps, batches_from = batches_of(data.table, inputs, target.fit.batch_size, target.seed)
     fixed = list(batches_from(0, 0).take(batches))
     compiled(model, target, steps)

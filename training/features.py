@@ -1,4 +1,4 @@
-"""What only some runs have, as objects: each is imported only if the configuration asks for it."""
+"""Features of a run as objects: each is imported only if the configuration asks for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.inputs import Data, Origin, Teacher
 
 @dataclass(frozen=True)
 class Features:
-    """What a run has beside its data and a new model that learns from given captions.
+    """Features that a run has beside its data and a new model.
 
     Attributes:
         origin: The captioner that it starts from.

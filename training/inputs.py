@@ -196,15 +196,14 @@ def load_data(
 
 
 def open_inputs(
-    encoder: Encoder, resize: str, data: Data, cache_dir: Path, teachers: Sequence[Teacher] = ()
+    model: Captioner, data: Data, cache_dir: Path, teachers: Sequence[Teacher] = ()
 ) -> Inputs:
     """Opens the inputs of training, augmented, and of dev, plain; reads what teaches beside.
 
     Files that teach are read first: annotations that are not stored yet take minutes.
 
     Args:
-        encoder: The model's. If it is frozen, its annotations are computed and stored.
-        resize: How images are made square, see `EncoderConfig`.
+        model: The model. If its encoder is frozen, annotations are computed and stored.
         data: The splits.
         cache_dir: Feature stores, shared by runs.
         teachers: What teaches beside the captions.
@@ -213,6 +212,7 @@ def open_inputs(
         DataError: No image of a split can be read; or a file that teaches cannot be, has nothing
             for the training captions, or is of others.
     """
+    encoder, resize = model.encoder, model.config.encoder.resize
     for teacher in teachers:
         teacher.read(data, encoder, resize)
     views = (data.config.mirror, data.config.random_crop)

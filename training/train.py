@@ -219,8 +219,9 @@ def train(
     from training.run_state.checkpoints import Checkpoints, restore_layers
     from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
 
-    folder, data, features, fit = read.folder, read.data, read.features, config.fit
-    say, interrupts = on_chief(say), interrupts or Interrupts()
+    folder, data, features = read.folder, read.data, read.features
+    fit, say = config.fit, on_chief(say)
+    interrupts = interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
     begun = shared(folder.has_checkpoint())
     model = first_model(
@@ -229,8 +230,7 @@ def train(
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
-    resize = config.encoder.resize
-    inputs = open_inputs(model.encoder, resize, data, read.cache_dir, features.teachers)
+    inputs = open_inputs(model, data, read.cache_dir, features.teachers)
     check_equal("readable images", lambda: repr(inputs.contents))
     read_from = data, inputs, read.dataset, read.data_dir
     ownership.begin_run(folder, read.settings, features.origin, *read_from)

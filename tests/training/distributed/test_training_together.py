@@ -239,8 +239,8 @@ def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny, 
             if tf.as_dtype(variable.dtype).is_floating:
                 variable.assign(tf.fill(variable.shape, 0.02))
 
-    def stop(encoder, resize, data, cache_dir, teachers):
-        opened.append((encoder, data, open_inputs(encoder, resize, data, cache_dir, teachers)))
+    def stop(model, data, cache_dir, teachers):
+        opened.append((model.encoder, data, open_inputs(model, data, cache_dir, teachers)))
         raise Killed
 
     opened, open_inputs = [], inputs.open_inputs
