@@ -143,7 +143,6 @@ TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
                 "AGAIN_MEAN, AGAIN_MEAN_1 and AGAIN_MEAN_2: 10, 0.9, 5",
                 "0-2",
             ),
-            _CENTRE,
         ),
     ),
     "deletion": (
