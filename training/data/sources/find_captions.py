@@ -9,8 +9,8 @@ from pathlib import Path
 from sat_tf.errors import invalid_value
 from training.data.examples import DataError
 from training.data.sources.account import SUFFIXES, TEXTS, has_results
-from training.data.sources.caption_files.columns import is_phrase, mostly
 from training.data.sources.caption_files.records import CaptionFile
+from training.data.sources.caption_files.roles import is_phrase, mostly
 from training.data.sources.given_splits import split_of
 from training.data.sources.image_folder import ImageFolder, is_image
 

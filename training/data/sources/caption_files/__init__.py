@@ -14,7 +14,7 @@ All text is UTF-8, with or without a byte-order mark. A file that does not parse
 names the file and the line, or the place inside one JSON value.
 
     records.py    the record, and the door for values that every reader shares
-    columns.py    which column or key has which role
+    roles.py, columns.py    which column or key has which role: what is plain, and the guess
     tables.py, objects.py, tools.py, stored.py    the readers
 
 To add a format, write its reader, a function from a `Source` to `Record`s, and enter it in

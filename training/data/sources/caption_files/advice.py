@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from training.data.examples import NO_FILE, DataError
 from training.data.sources.account import NOT_READ, READERS, TEXTS, inside_of, unread_files
-from training.data.sources.caption_files.columns import is_image_name
 from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source
+from training.data.sources.caption_files.roles import is_image_name
 from training.data.sources.caption_files.stored import pairs
 from training.data.sources.text_files import lines
 

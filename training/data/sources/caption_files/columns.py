@@ -1,4 +1,4 @@
-"""Finds the columns (or keys) of image, captions and split.
+"""Finds the columns (or keys) of image, captions and split where headings alone do not tell.
 
 A column has its role by its name, else by its content; where two could have it, the user is asked.
 """
@@ -10,143 +10,48 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from training.data.sources.caption_files.records import (
-    IMAGE_SUFFIXES,
     MARKS,
     Source,
     are_words,
-    as_captions,
     image_name,
     image_names,
-    is_word_list,
     known_split,
 )
+from training.data.sources.caption_files.roles import (
+    CAPTIONS,
+    IDS,
+    IMAGES,
+    JOINED,
+    JOINTS,
+    REFUSED,
+    SPLITS,
+    WEAK_JOINTS,
+    YES,
+    Chosen,
+    is_caption,
+    is_image_name,
+    is_phrase,
+    mostly,
+    plain,
+)
 
-# Words that people and tools write, in order of preference.
-_WORDS = {
-    "image": "image file_name filename image_name img_name image_file file image_path img_path "
-    "filepath file_path path images img picture photo bild datei dateiname foto imagen",
-    # If nothing else names the image.
-    "id": "image_id img_id imgid image_key id key name uid",
-    "caption": "caption captions text texts description descriptions comment comments sentence "
-    "sentences title alt prompt report findings impression raw beschreibung bildunterschrift "
-    "legende legenda descripcion",
-    # In the name of a column that tells something about captions.
-    "about": "number num no id ids index count length len language lang score url tokens tokenized "
-    "path file author time date type image detected source model",
-    "split": "split set subset partition set_name data_split",
-}
-_IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
-_ROLE_WORDS = {word for name in (*_IMAGES, *_CAPTIONS) for word in name.split("_")}
+_ROLE_WORDS = {word for name in (*IMAGES, *CAPTIONS) for word in name.split("_")}
 _ROLE_WORDS |= {"cap", "caps", "desc", "txt", "pic"}
 # About an image, and no captions; or none beside a title.
 _QUESTIONS = ("question", "query", "answer", "instruction", "system")
 _LISTS = ("keyword", "tag", "license", "rights", "ingredient")
 _LISTS += ("author", "artist", "photographer", "creator", "credit")
-# Words by which those who review captions mark them.
+# Beside REFUSED and YES, in columns of reviews.
 _REVIEWED = ("accept", "accepted", "approve", "approved", "submitted", "valid", "completed")
-_REFUSED = ("reject", "rejected", "ignore", "ignored", "discarded", "invalid", "cancelled")
-_YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
-_PHRASE = 3  # words; a text of so many is neither a name nor a heading
-# Marks between captions in one cell; of the others, reports and lists have some inside too.
-_JOINTS, _WEAK_JOINTS = ("||", "|", "###", "<sep>", "[SEP]"), ("\n", ";")
-_JOINED, _WEAKLY_JOINED = 0.2, 0.5  # shares of the cells
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Indices of the columns.
-
-    Attributes:
-        pairs: Column of an image's name, and those of its captions; several if rows name several
-            images.
-        split: Its split; None without.
-        group: The group of images that it belongs to; None without.
-        joint: Mark between several captions in one cell; None without.
-        marks: Columns that mark captions as valid or not, with their names; the latter are left
-            out.
-        words: Whether a cell is a list of the words of one caption.
-        left_out: Reason -> number of captions that it left out.
-    """
-
-    pairs: tuple[tuple[int, tuple[int, ...]], ...]
-    split: int | None
-    group: int | None = None
-    joint: str | None = None
-    marks: Mapping[int, str] = field(default_factory=dict)
-    words: bool = False
-    left_out: Counter = field(default_factory=Counter)
-
-    @property
-    def image(self) -> int:
-        """The first column of images."""
-        return self.pairs[0][0]
-
-    @property
-    def captions(self) -> tuple[int, ...]:
-        """All columns of captions."""
-        return tuple(dict.fromkeys(i for _, captions in self.pairs for i in captions))
-
-    def cells(self, of: Callable[[int], Any]) -> list[tuple[Any, list[Any], Any, Any]]:
-        """Returns image, captions, split and group of each image of a row.
-
-        Args:
-            of: Returns the row's cell in a column. Of several images, blank ones are left out.
-        """
-        split, group = (None if i is None else of(i) for i in (self.split, self.group))
-        refused = next((m for i, name in self.marks.items() if (m := _refusal(name, of(i)))), None)
-        found = []
-        for image, captions in self.pairs:
-            texts = self._texts(map(of, captions))
-            if refused is not None and texts:
-                self.left_out[f"marked {refused}"] += len(texts)
-                texts = []
-            found.append((of(image), texts, split, group))
-        return [cells for cells in found if cells[0] not in (None, "")] or found[:1]
-
-    def _texts(self, cells: Iterable[Any]) -> list[Any]:
-        """Captions of a row's cells; of several columns, blank cells are left out."""
-        of_cells = map(as_captions, cells)
-        if self.words:
-            of_cells = ([texts] if is_word_list(texts) else texts for texts in of_cells)
-        found = [text for texts in of_cells for text in texts]
-        if self.joint:
-            parts = [t.split(self.joint) if isinstance(t, str) else [t] for t in found]
-            found = [part for of_text in parts for part in of_text]
-        if self.joint or len(self.captions) > 1:
-            found = [text for text in found if not isinstance(text, str) or text.strip()]
-        return found or [""] * bool(self.joint)
-
-
-def plain(name: str) -> str:
-    """A heading in small letters, its words joined by underscores."""
-    return re.sub(r"[^\w]+", "_", str(name).strip().lower()).strip("_")
-
-
-def is_known(name: str) -> bool:
-    """Returns whether a heading names a role."""
-    name = plain(name)
-    return name in _IMAGES or name in _IDS or name in _SPLITS or is_caption(name)
-
-
-def is_image_heading(name: str) -> bool:
-    """Returns whether a heading names images, not merely their ids."""
-    return plain(name) in _IMAGES
-
-
-def is_image_name(value: Any) -> bool:
-    """Returns whether a value is the name of an image file, or an encoded image."""
-    if isinstance(value, str):
-        return image_name(value).lower().endswith(IMAGE_SUFFIXES)
-    if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(is_image_name, value))
-    return isinstance(value, bytes) or (isinstance(value, dict) and "bytes" in value)
+_NO = ("0", "0.0", "false", "no")
+_WEAKLY_JOINED = 0.5  # share of the cells
 
 
 def choose(
@@ -240,7 +145,7 @@ class _Columns:
 
     def _is_like_image(self, column: int) -> bool:
         """Tests if a column may name images, by its heading and content."""
-        named = not {*self.plain[column].split("_")}.isdisjoint(_IMAGES) or re.match(
+        named = not {*self.plain[column].split("_")}.isdisjoint(IMAGES) or re.match(
             "im(age|g)", self.plain[column]
         )
         values = self.values[column]
@@ -261,7 +166,7 @@ class _Columns:
 
     def _image(self) -> int:
         files = [i for i, values in enumerate(self.values) if mostly(is_image_name, values)]
-        named = [i for name in _IMAGES for i in self._called(name)]
+        named = [i for name in IMAGES for i in self._called(name)]
         chosen = [i for i in named if i in files][:1] or named[:1]
         if chosen and self.plain.count(self.plain[chosen[0]]) > 1:
             self._fail(f"two columns are called {self.names[chosen[0]]!r}")
@@ -270,7 +175,7 @@ class _Columns:
             files = [i for i in files if mostly(self._is_here, self.values[i])] or files
         if not chosen and len(files) > 1:
             self._ask("image", files)
-        ids = [i for name in _IDS for i in self._called(name)]
+        ids = [i for name in IDS for i in self._called(name)]
         chosen = chosen or files or ids[:1]
         doubtful = chosen == ids[:1] or mostly(_is_address, self.values[chosen[0]])
         if doubtful and not any(self._is_here(v) for i in chosen for v in self.values[i]):
@@ -329,7 +234,7 @@ class _Columns:
                 self._ask("caption", [*filled, *longer])
         if len(filled) == 1 or len(found) == 1:
             return filled or found
-        whole = [i for i in filled if stems[i] in _CAPTIONS]
+        whole = [i for i in filled if stems[i] in CAPTIONS]
         if len(whole) == 1 and stems[whole[0]] != "title":  # caption beside raw_caption
             word = stems[whole[0]].rstrip("s")
             others = [self.plain[i] for i in filled if i not in whole]
@@ -361,19 +266,19 @@ class _Columns:
         """Tests if a column marks captions as valid or not."""
         told = {str(value).lower() for value in values}
         if self.plain[column] in MARKS:
-            return told <= {*_YES, *_NO}
-        return bool(told) and told <= {*_REVIEWED, *_REFUSED}
+            return told <= {*YES, *_NO}
+        return bool(told) and told <= {*_REVIEWED, *REFUSED}
 
     def _joint(self, column: int) -> str | None:
         """The mark that divides a cell of the column into several captions, if any does."""
         cells = [v for v in self.values[column] if isinstance(v, str) and v.strip()]
         cells = [cell for cell in cells if cell.strip()[0] not in "[{("]
-        for mark in (*_JOINTS, *_WEAK_JOINTS):
+        for mark in (*JOINTS, *WEAK_JOINTS):
             parts = [cell.split(mark) for cell in cells if mark in cell]
-            share = _WEAKLY_JOINED if mark in _WEAK_JOINTS else _JOINED
+            share = _WEAKLY_JOINED if mark in WEAK_JOINTS else JOINED
             if len(parts) < share * max(len(cells), 1) or not mostly(_are_phrases, parts):
                 continue
-            if mark in _WEAK_JOINTS and not self.plain[column].endswith("s"):
+            if mark in WEAK_JOINTS and not self.plain[column].endswith("s"):
                 self.source.note(
                     f"most cells of {self.names[column]!r} have {mark!r} inside and are one "
                     "caption each; if it divides several, call the column captions"
@@ -393,7 +298,7 @@ class _Columns:
             self._fail(f"the columns {names} tell the split; write its name into one, called split")
         for index in rest:
             values = set(map(str, self.values[index]))
-            by_name = self.plain[index] in _SPLITS
+            by_name = self.plain[index] in SPLITS
             if all(map(_is_split, values)) and (by_name or len(values) > 1):
                 return index
             if difflib.get_close_matches(self.plain[index], ["split"], cutoff=0.75):
@@ -447,21 +352,6 @@ class _Columns:
         self.source.fail(self.place, f"{what} (the columns are {', '.join(self.names)[:200]})")
 
 
-def is_caption(name: str) -> bool:
-    """Returns whether a heading names captions."""
-    first, *others = re.sub(r"_?\d+$", "", plain(name)).split("_")
-    words = {*others} if first in _IMAGES else {first, *others}  # image_caption, not caption_image
-    return not words.isdisjoint(_CAPTIONS) and words.isdisjoint(_ABOUT)
-
-
-def _refusal(name: str, value: Any) -> str | None:
-    """The mark in a cell of a column of marks, if it says that the caption is not valid."""
-    mark = str(value).strip().lower()
-    if name in MARKS:
-        return name if mark in _YES else None
-    return f"{mark} in {name!r}" if mark in _REFUSED else None
-
-
 def _without_role(name: str) -> str:
     """Returns what is left of a plain heading without the words for image or caption."""
     words = re.findall(r"[^\W\d_]+|\d+", name)
@@ -469,24 +359,11 @@ def _without_role(name: str) -> str:
 
 
 def _is_flag(value: Any) -> bool:
-    return str(value).strip().lower() in (*_YES, *_NO)
+    return str(value).strip().lower() in (*YES, *_NO)
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, (str, list, tuple, dict))
-
-
-def is_phrase(value: Any) -> bool:
-    """Returns whether a value is a text of several words, or of letters without spaces."""
-    if isinstance(value, dict):  # Label Studio's of several texts
-        return bool(texts := as_captions(value)) and texts != [value] and is_phrase(texts)
-    if isinstance(value, (list, tuple)):
-        return bool(value) and all(isinstance(item, dict) or is_phrase(item) for item in value)
-    if not isinstance(value, str) or is_image_name(value):
-        return False
-    if 2 * sum(map(str.isdigit, value)) > len(value):  # a date
-        return False
-    return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
 
 
 def _are_phrases(parts: Sequence[str]) -> bool:
@@ -503,8 +380,3 @@ def _names_image(value: Any) -> bool:
 
 def _is_split(value: str) -> bool:
     return known_split(value.strip().lower()) is not None
-
-
-def mostly(test: Callable[[Any], bool], values: Sequence[Any]) -> bool:
-    """Returns whether nine of ten values, or more, pass a test; False of none."""
-    return bool(values) and sum(map(test, values)) >= 0.9 * len(values)

@@ -10,18 +10,18 @@ from itertools import islice
 from typing import Any
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.columns import (
-    choose,
-    is_caption,
-    is_image_name,
-    mostly,
-)
+from training.data.sources.caption_files.columns import choose
 from training.data.sources.caption_files.records import (
     Record,
     Source,
     are_words,
     as_captions,
     known_split,
+)
+from training.data.sources.caption_files.roles import (
+    is_caption,
+    is_image_name,
+    mostly,
 )
 from training.data.sources.caption_files.tools import (
     WHOLE,

@@ -20,13 +20,7 @@ from typing import Any
 from sat_tf.errors import installation
 from training.data.examples import DataError, StoredImage
 from training.data.sources.account import PAIRED
-from training.data.sources.caption_files.columns import (
-    Chosen,
-    choose,
-    is_caption,
-    is_image_heading,
-    is_image_name,
-)
+from training.data.sources.caption_files.columns import choose
 from training.data.sources.caption_files.objects import unnested
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
@@ -34,6 +28,12 @@ from training.data.sources.caption_files.records import (
     Source,
     image_name,
     name_of_several,
+)
+from training.data.sources.caption_files.roles import (
+    Chosen,
+    is_caption,
+    is_image_heading,
+    is_image_name,
 )
 from training.data.sources.text_files import decoded, read_text
 

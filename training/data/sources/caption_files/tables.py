@@ -13,17 +13,17 @@ from itertools import islice
 from typing import Any
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.columns import (
-    Chosen,
-    choose,
-    is_image_name,
-    is_known,
-    plain,
-)
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
+)
+from training.data.sources.caption_files.roles import (
+    Chosen,
+    is_image_name,
+    is_known,
+    plain,
+    plain_choice,
 )
 from training.data.sources.text_files import (
     in_order,
@@ -77,7 +77,11 @@ def read_table(source: Source) -> Iterator[Record]:
     joined = _images_of_another_table(source, names, sample)
     if joined is not None:
         source.columns = {**source.columns, "image": (joined[0],)}
-    chosen = choose(source, header, names, sample)
+    chosen = plain_choice(source, names, sample)
+    if chosen is None:
+        from training.data.sources.caption_files.columns import choose
+
+        chosen = choose(source, header, names, sample)
     _refuse_swallowed_rows(source, rows, chosen.image, len(names), delimiter)
     _fill_merged_cells(source, rows, chosen)
     unknown = 0
