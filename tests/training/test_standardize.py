@@ -29,15 +29,14 @@ def test_statistics_are_those_of_all_readable_images(tmp_path):
     np.testing.assert_allclose(deviation, rows.std(axis=0), atol=2e-3)
 
 
-def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys):
-    files = [str(tmp_path / f"{name}.weights.h5") for name in ("scenes", "mobilenet")]
-    backbones.scenes_cnn(64).save_weights(files[0])
-    Encoder("mobilenet_v2", 32).network.save_weights(files[1])
+def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys, monkeypatch):
+    scenes, first = (str(tmp_path / f"{name}.weights.h5") for name in ("scenes", "first"))
+    backbones.scenes_cnn(64).save_weights(scenes)
+    pretend_to_download(monkeypatch, "MobileNetV2")
     flags = ["--recipe", "scenes_soft", "--data.limit", "40", "--images", "20", "--compact"]
     flags += ["--encoder.name", "scenes_cnn+mobilenet_v2", "--encoder.layer", "+block_3_project_BN"]
-    for source, target in (("+".join(files), "first"), (str(tmp_path / "first.weights.h5"), "out")):
-        given = ["--encoder.weights", source, "--out", str(tmp_path / f"{target}.weights.h5")]
-        assert main([*flags, *given]) == 0
+    for source, target in ((f"{scenes}+imagenet", first), (first, first)):
+        assert main([*flags, "--encoder.weights", source, "--out", target]) == 0
     # The second time, there is nothing left to do.
     assert "means of up to 0.00 and deviations of 1.00 to 1.00" in capsys.readouterr().out
 
@@ -56,31 +55,18 @@ def pretend_to_download(monkeypatch, name: str) -> keras.Model:
     return downloading(weights="imagenet", include_top=False, input_shape=(64, 64, 3))
 
 
-@pytest.mark.parametrize(
-    ("name", "layer", "weights"),
-    [
-        ("vgg16", "block2_conv2", "imagenet"),
-        ("scenes_cnn+mobilenet_v2", "+block_3_project_BN", "{scenes_cnn}+imagenet"),
-    ],
-)
-def test_imagenet_weights_are_standardised_as_a_file_s(tmp_path, monkeypatch, name, layer, weights):
-    networks = {
-        "scenes_cnn": backbones.scenes_cnn(64),
-        "vgg16": pretend_to_download(monkeypatch, "VGG16"),
-        "mobilenet_v2": pretend_to_download(monkeypatch, "MobileNetV2"),
-    }
-    files = {part: str(tmp_path / f"{part}.weights.h5") for part in name.split("+")}
-    for part, file in files.items():
-        networks[part].save_weights(file)
-    flags = ["--recipe", "scenes_soft", "--data.limit", "20", "--images", "10"]
-    flags += ["--encoder.name", name, "--encoder.layer", layer]
-    targets = [str(tmp_path / f"{made}.weights.h5") for made in ("downloaded", "given")]
-    sources = weights.format(**files), "+".join(files.values())
-    for source, target in zip(sources, targets, strict=True):
-        assert main([*flags, "--encoder.weights", source, "--out", target]) == 0
+def test_imagenet_weights_are_standardised_as_a_file_s(tmp_path, monkeypatch):
+    file = str(tmp_path / "vgg16.weights.h5")
+    pretend_to_download(monkeypatch, "VGG16").save_weights(file)
     pixels = np.random.default_rng(0).uniform(0, 255, [1, 64, 64, 3]).astype("float32")
-    downloaded, given = (np.asarray(Encoder(name, 64, layer, file)(pixels)) for file in targets)
-    np.testing.assert_allclose(downloaded, given, rtol=1e-4, atol=1e-4)
+    flags = ["--recipe", "scenes_soft", "--data.limit", "20", "--images", "10"]
+    flags += ["--encoder.name", "vgg16", "--encoder.layer", "block2_conv2"]
+    found = []
+    for source in ("imagenet", file):
+        out = str(tmp_path / "out.weights.h5")
+        assert main([*flags, "--encoder.weights", source, "--out", out]) == 0
+        found.append(np.asarray(Encoder("vgg16", 64, "block2_conv2", out)(pixels)))
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
