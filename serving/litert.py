@@ -25,7 +25,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("images", type=Path, nargs="+", metavar="PHOTO", help="image files")
     parser.add_argument("--out", type=Path, help="folder of attention figures; none by default")
     parser.add_argument("--figure", choices=("png", "svg"), default="png", help="their form")
-    parser.add_argument("--figure-font", type=Path, help="font file for the words of figures")
     parser.add_argument("--threads", type=int, default=1, help="threads of LiteRT; 1 by default")
     arguments = parser.parse_args(argv)
     return exit_status(lambda: run(arguments), (ValueError, OSError, ImportError))
@@ -35,13 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.images.pillow import read_pixels
     from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
-    from sat_tf.trained.figures.drawing import check_font
     from sat_tf.trained.many import read_ahead, try_decode
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
-    if arguments.figure_font is not None:
-        check_font(arguments.figure_font)
     failed, photos = 0, read_ahead(arguments.images, try_decode)
     for path, figure, photo in zip(arguments.images, figures, photos, strict=True):
         if isinstance(photo, ValueError):
@@ -51,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         caption = captioner.caption(photo)
         if figure is not None:
             pixels = read_pixels(photo, PHOTOGRAPH, captioner.settings.resize)
-            save_attention_figure(figure, pixels, caption, font=arguments.figure_font)
+            save_attention_figure(figure, pixels, caption)
         print(printable(f"{path}: {caption.text}  ({caption.score:.2f})"), flush=True)
         if is_unlike(caption.familiarity):
             print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)

@@ -31,7 +31,6 @@ from sat_tf.trained.figures.attention import (
     figure_paths,
     save_attention_figure,
 )
-from sat_tf.trained.figures.drawing import check_font
 from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.many import image_files, read_ahead, try_decode
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START
@@ -56,16 +55,12 @@ class Arguments:
     """Form of the attention figures: `webp` is an animation, word by word; `none` draws none."""
     figure_size: PositiveInt = 160
     """Side of a tile of the figures, pixels."""
-    figure_font: Path | None = None
-    """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     html: Path | None = None
     """File of a page with a viewer of all images; none is written by default."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
     inference: Inference | None = None
     """Choice of the location by hard attention, outlined in figures; the run's own by default."""
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(aliases=("--as-json",))] = (
-        False
-    )
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a line of JSON per image: caption, hypotheses, and maps in the viewer's form."""
 
 
@@ -94,8 +89,7 @@ def run(arguments: Arguments) -> int:
         if figure is not None:
             pixels = captioner.pixels(photo)
             chosen = chosen_locations(captioner, pixels, caption)
-            options = {"chosen": chosen, "font": arguments.figure_font}
-            options["cell"] = arguments.figure_size
+            options = {"chosen": chosen, "cell": arguments.figure_size}
             side = max(len(pixels), min(PHOTOGRAPH, *whole.shape[:2]))
             shown = read_pixels(photo, side, captioner.config.encoder.resize)
             drawn = save_attention_figure(figure, shown, caption, **options)
@@ -183,8 +177,6 @@ def _check(arguments: Arguments) -> list[Path]:
         raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
     if arguments.figure != "none":
         check_folder("--out", arguments.out)
-    if arguments.figure_font is not None:
-        check_font(arguments.figure_font)
     if arguments.html is not None:
         if arguments.html.suffix.lower() not in (".html", ".htm"):
             raise invalid_value("--html", "a file named *.html", str(arguments.html))

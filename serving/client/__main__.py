@@ -41,8 +41,6 @@ class Arguments:
     """Folder of attention figures; none are drawn without it."""
     figure: Literal["png", "svg"] = "png"
     """Form of the attention figures."""
-    figure_font: Path | None = None
-    """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     resize: Literal["crop", "squash"] = "crop"
     """The fit of photographs to a square in training; figures are drawn on it."""
     limits: bool = False
@@ -85,12 +83,9 @@ def run(arguments: Arguments) -> int:
 
     from sat_tf.images.pillow import read_pixels
     from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
-    from sat_tf.trained.figures.drawing import check_font
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
-    if arguments.figure_font is not None:
-        check_font(arguments.figure_font)
     host, port = arguments.host, arguments.port
     if arguments.server is not None:
         host, port = parse_server(arguments.server)
@@ -130,8 +125,7 @@ def run(arguments: Arguments) -> int:
                     continue
                 if figure is not None:
                     pixels = read_pixels(content, PHOTOGRAPH, arguments.resize)
-                    font = arguments.figure_font
-                    drawn = save_attention_figure(figure, pixels, answer, font=font)
+                    drawn = save_attention_figure(figure, pixels, answer)
                     figure = figure if drawn else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0

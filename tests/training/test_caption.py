@@ -35,7 +35,7 @@ def _loaded_once():
 
 
 def rows_of(capsys) -> list[dict]:
-    """The lines that `--as-json` printed."""
+    """The lines that `--json` printed."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -75,7 +75,7 @@ def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.open(photo).save(tmp_path / name, "PNG")
     (tmp_path / "captions.csv").write_text("no image")
-    flags = ["--run-dir", str(soft_run), "--out", str(tmp_path / "out"), "--as-json"]
+    flags = ["--run-dir", str(soft_run), "--out", str(tmp_path / "out"), "--json"]
     for _ in range(2):  # figures of the first time are not captioned
         assert main([str(tmp_path), *flags]) == 0
         rows = rows_of(capsys)
@@ -123,7 +123,7 @@ def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(soft_ru
 def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsys):
     twin, page = tmp_path / "twin.jpg", tmp_path / "pages" / "captions.html"
     twin.write_bytes(photo.read_bytes())
-    argv = [str(photo), str(twin), "--run-dir", str(soft_run), "--figure", "none", "--as-json"]
+    argv = [str(photo), str(twin), "--run-dir", str(soft_run), "--figure", "none", "--json"]
     assert main([*argv, "--html", str(page), "--out", str(tmp_path / "out")]) == 0
     rows = rows_of(capsys)
     assert [row["figure"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
@@ -134,7 +134,7 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
 
 
 def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
-    argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
+    argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--json"]
     assert main([*argv, "--out", str(tmp_path)]) == 0
     (row,) = rows_of(capsys)
     assert row["figure"] == str(tmp_path / "bird.svg")
@@ -144,7 +144,7 @@ def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
 def test_without_a_font_captions_are_only_printed(soft_run, photo, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
     drawing.font_runs.cache_clear()
-    argv = [str(photo), "--run-dir", str(soft_run), "--as-json", "--out", str(tmp_path)]
+    argv = [str(photo), "--run-dir", str(soft_run), "--json", "--out", str(tmp_path)]
     assert main(argv) == 0
     drawing.font_runs.cache_clear()
     out, said = capsys.readouterr()
@@ -169,7 +169,7 @@ def test_a_run_that_draws_its_locations_keeps_one_hypothesis(hard_run, photo, tm
     assert config["search"]["beam"] > 1
     config["attention"]["inference"] = "sample"
     (run / "config.json").write_text(json.dumps(config))
-    argv = [str(photo), "--run-dir", str(run), "--figure", "none", "--as-json"]
+    argv = [str(photo), "--run-dir", str(run), "--figure", "none", "--json"]
     assert main(argv) == 0
     assert json.loads(capsys.readouterr().out)["alternatives"] == []
     assert main([*argv, "--beam", "2"]) == 2

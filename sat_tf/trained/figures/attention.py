@@ -58,7 +58,6 @@ def attention_figure(
     cell: int = 160,
     chosen: Sequence[int] | None = None,
     language: str = "",
-    font: Path | None = None,
 ) -> np.ndarray:
     """Draws the image, then one tile per word with the attention that predicted it.
 
@@ -76,7 +75,6 @@ def attention_figure(
         cell: Longer side of a tile, pixels.
         chosen: `[T]`, the location that hard attention chose for each word, outlined; row by row.
         language: Code of the words' language; their letters decide without it.
-        font: A font file to try before those of the system.
 
     Returns:
         uint8 `[., ., 3]`, tiles in rows of up to six.
@@ -86,7 +84,7 @@ def attention_figure(
         ValueError: Shapes that do not fit each other.
     """
     caption = " ".join([title or "", *(words if alpha is not None else ())])
-    style = lettering_of(caption, language, font)
+    style = lettering_of(caption, language)
     require_fonts(caption, style)
     tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
     words, beta = (words, beta) if alpha is not None else ((), None)
@@ -123,7 +121,6 @@ def attention_frames(
     cell: int = 160,
     chosen: Sequence[int] | None = None,
     language: str = "",
-    font: Path | None = None,
 ) -> list[np.ndarray]:
     """Draws `attention_figure`, whose arguments it takes, as an animation without gates.
 
@@ -133,7 +130,7 @@ def attention_frames(
     """
     text, gap = max(12, cell // 16), max(4, cell // 80)
     apart = "" if title == "".join(words) else " "
-    style = lettering_of(apart.join(words), language, font)
+    style = lettering_of(apart.join(words), language)
     require_fonts(apart.join(words), style)
     tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
     height, width = tiles[0].shape[:2]
@@ -169,13 +166,12 @@ def attention_svg(
     cell: int = 160,
     chosen: Sequence[int] | None = None,
     language: str = "",
-    font: Path | None = None,
 ) -> str:
     """Draws `attention_figure`, whose arguments it takes, as SVG: words stay text, for papers."""
     tiles = _attention_tiles(image, words, alpha, beta, 2 * cell, chosen)  # twice as fine as drawn
     labels = ["", *(words if alpha is not None else ())]
     gates = [None, *(beta if alpha is not None and beta is not None else [None] * len(labels))]
-    style = lettering_of(" ".join([title or "", *labels]), language, font)
+    style = lettering_of(" ".join([title or "", *labels]), language)
     scale = cell / max(tiles[0].shape[:2])
     height, width = (side * scale for side in tiles[0].shape[:2])
     size = max(10, cell // 10)
@@ -314,8 +310,7 @@ def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options
     try:
         save_figure(path, **options)
     except MissingFontError as error:
-        remedy = "Or draw with `--figure svg`; `--figure-font` names a font file."
-        print(f"{path}: not drawn. {error} {remedy}", file=sys.stderr)
+        print(f"{path}: not drawn. {error} Or draw with `--figure svg`.", file=sys.stderr)
         return False
     return True
 

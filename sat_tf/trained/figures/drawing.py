@@ -71,14 +71,13 @@ class Lettering:
     """The choice of fonts and the direction of a text."""
 
     language: str = ""  # chooses among forms of Chinese characters
-    font: Path | None = None  # to try first
     right_to_left: bool = False
 
 
 PLAIN = Lettering()
 
 
-def lettering_of(text: str, language: str = "", font: Path | None = None) -> Lettering:
+def lettering_of(text: str, language: str = "") -> Lettering:
     """Returns the lettering of a text in a language; letters may tell more than its code does."""
     names, by_code = {_script(char) for char in text}, _RIGHT_TO_LEFT.search(language)
     if primary(language) not in ("zh", "yue", "ja", "ko"):
@@ -86,7 +85,7 @@ def lettering_of(text: str, language: str = "", font: Path | None = None) -> Let
         language = suggested[0] if suggested else language
     kinds = [unicodedata.bidirectional(char) for char in text]
     right = kinds.count("R") + kinds.count("AL")
-    return Lettering(language, font, right > (0 if by_code else kinds.count("L")))
+    return Lettering(language, right > (0 if by_code else kinds.count("L")))
 
 
 def require_fonts(text: str, style: Lettering = PLAIN) -> None:
@@ -194,26 +193,19 @@ def clusters(text: str) -> list[str]:
     return found
 
 
-def check_font(path: Path) -> None:
-    """Checks that Pillow can read a font file, by a ValueError if it cannot."""
-    if not any(_faces_of(path)):
-        raise ValueError(f"`--figure-font`: {path} is not a readable font file (TTF or OTF).")
-
-
 @functools.lru_cache(maxsize=4096)
 def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
     """Splits a text where its font changes; letters that no font has come with None.
 
     Of letters without a font, compatible forms (a for a full-width a) are taken if they have one.
     """
-    text, known = unicodedata.normalize("NFC", text), ordered_faces(style.language, style.font)
-    chosen = [face for face in known if style.font and face.path == str(style.font)]
-    whole = next((face for face in chosen or known if _has(face, text)), None)
+    text, known = unicodedata.normalize("NFC", text), ordered_faces(style.language)
+    whole = next((face for face in known if _has(face, text)), None)
     if whole:
         return ((whole, text),)
     found: list[tuple[Face | None, str]] = []
     for letter in clusters(text):
-        tried = (*chosen, *(face for face, _ in found[-1:] if face), *known)
+        tried = (*(face for face, _ in found[-1:] if face), *known)
         forms = letter, unicodedata.normalize("NFKC", letter)
         having = ((face, form) for form in forms for face in tried if _has(face, form))
         face, form = next(having, (None, letter))
@@ -224,8 +216,8 @@ def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...
 
 
 @functools.lru_cache(maxsize=16)
-def ordered_faces(language: str, font: Path | None) -> tuple[Face, ...]:
-    """Orders the fonts: the one by choice, Pillow's own, then the system's for the language."""
+def ordered_faces(language: str) -> tuple[Face, ...]:
+    """Orders the fonts: Pillow's own, then the system's for the language."""
     code, rest = primary(language), language.lower().split("-")[1:]
     if code in ("zh", "yue"):
         place = {"hk", "mo"} & {*rest} or code == "yue"
@@ -240,8 +232,7 @@ def ordered_faces(language: str, font: Path | None) -> tuple[Face, ...]:
             face,
         )
 
-    chosen = sorted(_faces_of(font), key=order) if font else []
-    return (*chosen, OWN, *sorted(system_faces(), key=order))
+    return (OWN, *sorted(system_faces(), key=order))
 
 
 @functools.cache

@@ -103,7 +103,7 @@ def test_words_from_left_to_right_keep_their_order_in_a_line_from_right_to_left(
     has = lambda face, char: char == " " or (char in firsts.get(face, "xyz"))  # noqa: E731
     monkeypatch.setattr(drawing, "has_glyph", has)
     written = written_by(monkeypatch)
-    drawn("\u05d0 x\u03b1y \u05d0", drawing.Lettering("he", None, True))
+    drawn("\u05d0 x\u03b1y \u05d0", drawing.Lettering("he", True))
     assert written == ["\u05d0", " x", "\u03b1", "y", "\u05d0 "]
 
 
@@ -157,26 +157,7 @@ def test_chinese_characters_take_the_forms_of_the_language(use_fonts, language, 
     ]
     use_fonts(drawing.Face("Serif", "Bold", "b"), *faces)
     style = lettering_of("一只狗", language)  # en: the letters themselves say zh
-    assert drawing.ordered_faces(style.language, None)[1].path == family
-
-
-def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, monkeypatch, tmp_path):
-    path = tmp_path / "font.ttf"
-    with pytest.raises(ValueError, match=f"`--figure-font`: {path} is not a readable font file"):
-        drawing.check_font(path)
-    path.write_bytes(ImageFont.load_default(16).font_bytes)
-    drawing.check_font(path)
-    use_fonts()
-    ((face, _),) = drawing.font_runs("dog", lettering_of("dog", "en", path))
-    assert face.path == str(path)
-    other = drawing.Face("Sans", "Regular", "")  # has all that the chosen font lacks
-    use_fonts(other)
-    monkeypatch.setattr(drawing, "has_glyph", lambda face, char: face == other or char in "dog ")
-    runs = drawing.font_runs("\u05d0 dog", lettering_of("\u05d0 dog", "he", path))
-    assert [(one.path, piece) for one, piece in runs] == [("", "\u05d0"), (str(path), " dog")]
-    written = written_by(monkeypatch)
-    drawn("\u05d0 dog\u624b \u05d0", drawing.Lettering("he", path, True))
-    assert written == ["\u05d0", " dog", "\u624b", " ", "\u05d0"]
+    assert drawing.ordered_faces(style.language)[1].path == family
 
 
 def test_fonts_are_found_without_fontconfig_too(monkeypatch, tmp_path):
