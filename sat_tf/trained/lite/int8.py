@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,13 @@ def quantised(graph: bytes, means: list[np.ndarray] | None = None) -> bytes:
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(bytearray(graph), 0)
-    found = list(large_convolutions(model, schema))
+    found = list(_large_convolutions(model, schema))
     shapes = [bias.shape for *_, bias in found]
     if means is not None and [mean.shape for mean in means] != shapes:
         expected = f"means of {len(shapes)} convolutions, as this encoder has"
         raise invalid_value("means", expected, f"those of {len(means)} others")
     for number, (_, tensor, values, bias) in enumerate(found):
-        levels, scales = rounded(values)
+        levels, scales = _rounded(values)
         tensor.type, tensor.quantization = schema.TensorType.INT8, schema.QuantizationParametersT()
         tensor.quantization.scale = scales.astype(np.float32)
         tensor.quantization.zeroPoint = np.zeros(len(scales), np.int64)
@@ -81,13 +81,13 @@ def quantised(graph: bytes, means: list[np.ndarray] | None = None) -> bytes:
     return bytes(builder.Output())
 
 
-def rounded(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rounded(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns weights `[N, kh, kw, C]` as int8, and the scale of each output channel."""
     scales = np.maximum(np.abs(values).max(axis=(1, 2, 3)), 1e-9) / 127
     return np.round(values / scales[:, None, None, None]).astype(np.int8), scales
 
 
-def large_convolutions(
+def _large_convolutions(
     model: Any, schema: Any
 ) -> Iterator[tuple[Any, Any, np.ndarray, np.ndarray]]:
     """Yields each with tensor and values of its weights, and its bias, which may be written to."""
@@ -104,3 +104,82 @@ def large_convolutions(
         shift = np.frombuffer(bytearray(bytes(model.buffers[bias.buffer].data)), "<f4")
         model.buffers[bias.buffer].data = shift.view(np.uint8)
         yield operator, weights, values.reshape(weights.shape), shift
+
+
+def measure_means(graph: bytes, images: Iterable[np.ndarray]) -> list[np.ndarray]:
+    """Measures how far int8 moves the means of the channels of large convolutions.
+
+    A convolution is linear: rounding moves its mean by what the errors of its weights make of its
+    mean input.
+
+    Args:
+        graph: Content of a float32 graph.
+        images: float32 `[S, S, 3]` each, as the encoder sees it.
+
+    Returns:
+        As `moved_means`.
+
+    Raises:
+        ValueError: There are no images.
+
+    References:
+        Nagel et al. (2019), arXiv:1906.04721, section 4.2.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    model = schema.ModelT.InitFromPackedBuf(bytearray(graph), 0)
+    found = [(operator, values) for operator, _, values, _ in _large_convolutions(model, schema)]
+    interpreter = Interpreter(
+        model_content=graph,
+        experimental_preserve_all_tensors=True,
+        # Delegates would keep to themselves what is between their operations.
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    interpreter.allocate_tensors()
+    (pixels,), sums, count = interpreter.get_input_details(), [0.0] * len(found), 0
+    for image in images:
+        interpreter.set_tensor(pixels["index"], image[np.newaxis])
+        interpreter.invoke()
+        inputs = (interpreter.get_tensor(operator.inputs[0])[0] for operator, _ in found)
+        sums, count = [total + one for total, one in zip(sums, inputs, strict=True)], count + 1
+    if not count:
+        raise invalid_value("images", "at least one that can be read", "none")
+    means = []
+    for (operator, values), total in zip(found, sums, strict=True):
+        levels, scales = _rounded(values)
+        errors = values - levels * scales[:, None, None, None]
+        options = operator.builtinOptions
+        same = options.padding == schema.Padding.SAME
+        means.append(_mean_output(total / count, errors, options, same))
+    return means
+
+
+def _mean_output(image: np.ndarray, weights: np.ndarray, options: Any, same: bool) -> np.ndarray:
+    """Returns the mean `[N]` over the places of a convolution of `[h, w, C]`.
+
+    Args:
+        image: The input.
+        weights: `[N, kh, kw, C]`.
+        options: Strides and dilations, as LiteRT has them.
+        same: The input is padded, so that every place with the strides has an output.
+    """
+    sides = zip(
+        image.shape[:2],
+        weights.shape[1:3],
+        (options.strideH, options.strideW),
+        (options.dilationHFactor, options.dilationWFactor),
+        strict=True,
+    )
+    pads, spans = [], []
+    for size, taps, stride, dilation in sides:
+        reach, pad = dilation * (taps - 1) + 1, 0
+        if same:
+            pad = max((-(-size // stride) - 1) * stride + reach - size, 0)
+        last = size + pad - reach  # the first tap of the last place
+        pads.append((pad // 2, pad - pad // 2))
+        spans.append([slice(dilation * t, dilation * t + last + 1, stride) for t in range(taps)])
+    padded, total = np.pad(image, [*pads, (0, 0)]), np.zeros(len(weights))
+    for y, x in np.ndindex(weights.shape[1:3]):
+        total += weights[:, y, x] @ padded[spans[0][y], spans[1][x]].mean(axis=(0, 1))
+    return total.astype(np.float32)

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from sat_tf.trained import published
 from sat_tf.trained.lite import cache
-from sat_tf.trained.lite.int8 import moved_means, quantised
-from sat_tf.trained.lite.means import measure_means
+from sat_tf.trained.lite.int8 import measure_means, moved_means, quantised
 
 
 @pytest.fixture(scope="module")
