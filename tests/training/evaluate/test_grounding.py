@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf.layers.encoder import Encoder
 from sat_tf.trained.captions import Caption
 from training.config import DataConfig
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table
 from training.data.input_source import open_input_source
 from training.data.sources import load_split
+from training.data.sources.scenes import load as load_scenes
 from training.evaluate.command import main
 from training.evaluate.grounding import ground
 from training.evaluate.page import Evaluation, page_images
 from training.evaluate.reading import Reading
 from training.metrics.grounding import SIZES
-from training.train import main as train
 
 LEFT = [0.0, 0.0, 0.5, 1.0]
 SMALL = [0.25, 0.25, 0.5, 0.5]
@@ -55,16 +54,12 @@ def opened(photographs):
     return captioner, split, source
 
 
-def evaluated(photographs, boxes: Path, out: Path, run_dir: Path | None = None) -> dict:
-    flags = ["--run-dir", run_dir or photographs.run_dir, "--data-dir", photographs.data_dir]
-    flags += ["--cache-dir", photographs.cache_dir, "--boxes", boxes, "--out", out]
-    assert main(list(map(str, flags))) == 0
-    return json.loads((out / "report.json").read_text())
-
-
 def test_the_command_reports_grounding(photographs, boxes, tmp_path):
     out = tmp_path / "out"
-    report = evaluated(photographs, boxes, out)
+    flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
+    flags += ["--cache-dir", photographs.cache_dir, "--boxes", boxes, "--out", out]
+    assert main([*map(str, flags)]) == 0
+    report = json.loads((out / "report.json").read_text())
     scores = report["scores"]
     for metric in ("pointing_game", "attention_correctness"):
         for kind in ("", "_centre", "_uniform", "_shuffled"):
@@ -91,20 +86,17 @@ def test_the_command_reports_grounding(photographs, boxes, tmp_path):
     assert "pointing_game_small" not in rows["dev1.jpg"]["grounding"]
 
 
-@pytest.mark.slow
-def test_a_captioner_without_attention_has_nats_and_no_maps(photographs, boxes, tmp_path):
-    weights = tmp_path / "encoder.weights.h5"
-    Encoder("scenes_cnn", 64).network.save_weights(weights)
-    flags = ["--recipe", "flickr8k_none", "--data.min_count", "1", "--fit.epochs", "1"]
-    flags += ["--decoder.hidden_dim", "16", "--search.beam", "1", "--search.max_length", "8"]
-    flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
-    flags += ["--encoder.weights", weights, "--data-dir", photographs.data_dir]
-    flags += ["--run-dir", tmp_path / "run", "--cache-dir", photographs.cache_dir]
-    assert train(list(map(str, flags))) == 0
-    report = evaluated(photographs, boxes, tmp_path / "out", tmp_path / "run")
-    assert report["scores"]["nll_phrase"] > 0
-    assert not any(name.startswith(("pointing", "nll_phrase_gain")) for name in report["scores"])
-    assert "dev0.jpg" in (tmp_path / "out" / "index.html").read_text()
+def test_a_captioner_without_attention_has_nats_and_no_maps(none_run, tmp_path):
+    (first,) = load_scenes("dev", count=1).examples
+    words = first.captions[0].split()
+    row = {"image": first.image_id, "caption": 0, "phrase": " ".join(words[:2]), "span": [0, 2]}
+    path = write(tmp_path / "boxes.jsonl", [row | {"boxes": [LEFT]}])
+    flags = ["--run-dir", none_run, "--boxes", path, "--out", tmp_path / "out", "--figures", "1"]
+    assert main([*map(str, flags)]) == 0
+    scores = json.loads((tmp_path / "out" / "report.json").read_text())["scores"]
+    assert scores["nll_phrase"] > 0
+    assert not any(name.startswith(("pointing", "nll_phrase_gain")) for name in scores)
+    assert first.image_id in (tmp_path / "out" / "index.html").read_text()
 
 
 def placed(split, boxes):
@@ -150,12 +142,7 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
     assert "boxes" not in article and dog["boxes"] == [[0.0, 0.0, 1.0, 0.5]]
 
 
-def test_a_missing_file_is_an_error_at_once(tmp_path, capsys):
-    assert main(["--run-dir", str(tmp_path), "--boxes", str(tmp_path / "none")]) == 2
-    assert "`--boxes`: expected a file or folder of boxes" in capsys.readouterr().err
-
-
-def test_a_wrong_file_is_an_error_before_annotations_are_computed(
+def test_a_missing_or_wrong_file_is_an_error_before_annotations_are_computed(
     photographs, tmp_path, capsys, monkeypatch
 ):
     def too_late(*_):
@@ -164,5 +151,7 @@ def test_a_wrong_file_is_an_error_before_annotations_are_computed(
     monkeypatch.setattr("training.evaluate.evaluation.open_input_source", too_late)
     path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
     flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
+    assert main([*map(str, flags), "--boxes", str(tmp_path / "none")]) == 2
+    assert "`--boxes`: expected a file or folder of boxes" in capsys.readouterr().err
     assert main([*map(str, flags), "--boxes", str(path)]) == 2
     assert "no usable phrase of the dev split" in capsys.readouterr().err

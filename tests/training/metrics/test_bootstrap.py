@@ -27,7 +27,7 @@ def made_up(count=200, quality=0.5):
     return CaptionScores(scores, tuple(map(str, range(count))), per_image, statistics, "simple")
 
 
-@pytest.mark.parametrize("metric", ["bleu_1", "bleu_4", "bleu_4_no_bp", "brevity_ratio", "cider"])
+@pytest.mark.parametrize("metric", ["bleu_4_no_bp", "brevity_ratio", "cider"])
 def test_estimate_is_the_score_and_lies_inside(metric):
     scores = made_up()
     interval = score_interval(scores, metric)

@@ -111,17 +111,6 @@ def random_case(count=12, seed=0):
     return maps, boxes, [n // 3 for n in range(count)]
 
 
-def test_single_boxes_score_as_in_grounding():
-    maps, boxes, images = random_case()
-    means = score_phrases(maps, [[box] for box in boxes], images).means()
-    expected = drawn(maps, boxes, images)
-    for metric in ("pointing_game", "attention_correctness"):
-        for kind in ("", "_uniform", "_shuffled"):
-            assert means[metric + kind] == pytest.approx(expected[metric + kind])
-    name = "attention_correctness_centre"
-    assert means[name] == pytest.approx(expected[name])
-
-
 def test_union_counts_an_overlap_once():
     half = union_coverage([LEFT, LEFT, (0.0, 0.0, 0.5, 0.5)], 4, 4)
     np.testing.assert_allclose(half, np.repeat([[1, 1, 0, 0]], 4, axis=0))
