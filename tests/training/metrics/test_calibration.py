@@ -68,8 +68,9 @@ def test_the_interval_of_auroc_needs_wrong_words_in_enough_images():
     assert confidence_auroc(found).difference == 100.0
 
 
-@pytest.mark.parametrize("images", [100, 300])
-@pytest.mark.parametrize("too_confident", [0.0, 0.005, 0.02, 0.15])
+@pytest.mark.parametrize(
+    ("images", "too_confident"), [(100, 0.0), (100, 0.02), (300, 0.005), (300, 0.15)]
+)
 def test_intervals_of_the_error_hold_the_truth_as_often_as_they_say(images, too_confident):
     def draw(rng, images):
         confidence = rng.beta(2, 1.2, 11 * images)

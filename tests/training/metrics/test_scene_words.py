@@ -52,14 +52,13 @@ def test_parse_reads_phrases_and_relations():
     assert relations == [(0, "left of", 1)]
 
 
-def test_phrases_match_whatever_their_order():
-    scores = score("a large blue square right of a small red circle", RED_CIRCLE, BLUE_SQUARE)
-    assert set(scores.values()) == {100.0}
-
-
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
+        (
+            "a large blue square right of a small red circle",  # in another order
+            {"pair_seen": 100, "size": 100, "relation": 100, "objects": 100},
+        ),
         (
             "a small blue circle left of a large red square",  # swapped attributes
             {"pair_seen": 0, "relation": 0, "objects": 100},
@@ -78,11 +77,9 @@ def test_phrases_match_whatever_their_order():
         ),
     ],
 )
-def test_what_is_said_wrongly_lowers_the_scores_it_concerns(caption, expected):
+def test_what_is_said_wrongly_alone_lowers_the_scores_it_concerns(caption, expected):
     scores = score(caption, RED_CIRCLE, BLUE_SQUARE)
     assert {name: scores.get(name) for name in expected} == expected
-    if "blue circle" in caption:
-        assert scores["colour_seen"] + scores["shape_seen"] == 100
 
 
 def test_size_decides_between_equal_matches():

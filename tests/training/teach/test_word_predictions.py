@@ -53,27 +53,18 @@ def test_a_file_gives_back_what_was_saved_for_these_captions_alone(tmp_path):
         WordPredictions.load(tmp_path / "p.npz", table, renamed)
 
 
-def damaged(tmp_path, name):
-    table, vocabulary = table_of(drawn(3))
+@pytest.mark.parametrize("name", ["not finite", "do not fit", "cut", "locator"])
+def test_a_damaged_file_is_an_error_that_names_the_command(tmp_path, name):
+    path, (table, vocabulary) = tmp_path / "p.npz", table_of(drawn(3))
     found = predictions_of(table, vocabulary)
     if name == "not finite":
         found.shares[1, 1] = np.inf
     elif name == "do not fit":
         found = WordPredictions(found.words[:-1], found.shares, found.offsets, found.captions)
-    found.save(tmp_path / "p.npz")
+    found.save(path)
     if name == "cut":
-        (tmp_path / "p.npz").write_bytes((tmp_path / "p.npz").read_bytes()[:-50])
-    elif name == "text":
-        (tmp_path / "p.npz").write_text("no archive")
-    return tmp_path / "p.npz", table, vocabulary
-
-
-@pytest.mark.parametrize("name", ["not finite", "do not fit", "cut", "text", "locator"])
-def test_a_damaged_file_is_an_error_that_names_the_command(tmp_path, name):
-    if name == "locator":
-        np.savez(tmp_path / "p.npz", kernel=np.zeros(3))
-        file = tmp_path / "p.npz", *table_of(drawn(3))
-    else:
-        file = damaged(tmp_path, name)
+        path.write_bytes(path.read_bytes()[:-50])
+    elif name == "locator":
+        np.savez(path, kernel=np.zeros(3))
     with pytest.raises(DataError, match=r"p\.npz does not hold predictions.*training\.distill"):
-        WordPredictions.load(*file)
+        WordPredictions.load(path, table, vocabulary)
