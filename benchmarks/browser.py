@@ -14,13 +14,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import tyro
 
-from sat_tf.commands import exit_status, parse_flags
+from benchmarks.measure import command
 from sat_tf.errors import invalid_value
 from sat_tf.trained.many import image_files
 
@@ -43,18 +42,6 @@ _PHOTOGRAPHS = "/photographs/"
 _SETTLED = 5  # captions after which memory is read first
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Time the captions of a page without a server in a headless browser."""
-
-    site: tyro.conf.Positional[Path]
-    """Folder of the page."""
-    images: tyro.conf.Positional[Path]
-    """Folder of photographs."""
-    count: int = 200
-    """The most photographs."""
-
-
 class _Files(http.server.SimpleHTTPRequestHandler):
     """Serves the site, and the photographs below `_PHOTOGRAPHS` by their number."""
 
@@ -71,19 +58,22 @@ class _Files(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return exit_status(lambda: run(parse_flags(Arguments, argv, "benchmarks.browser")))
+def run(
+    site: tyro.conf.Positional[Path], images: tyro.conf.Positional[Path], count: int = 200
+) -> None:
+    """Times the captions of a page without a server in a headless browser.
 
-
-def run(arguments: Arguments) -> None:
-    """Measures, prints."""
+    Args:
+        site: Folder of the page.
+        images: Folder of photographs.
+        count: The most photographs.
+    """
     from playwright.sync_api import sync_playwright
 
-    if not (arguments.site / "page.json").is_file():
-        raise invalid_value("site", "a folder of `--format web`", str(arguments.site))
-    photographs = image_files([arguments.images])[: arguments.count]
-    handler = functools.partial(_Files, directory=str(arguments.site), photographs=photographs)
+    if not (site / "page.json").is_file():
+        raise invalid_value("site", "a folder of `--format web`", str(site))
+    photographs = image_files([images])[:count]
+    handler = functools.partial(_Files, directory=str(site), photographs=photographs)
     with (
         http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
         sync_playwright() as p,
@@ -116,4 +106,4 @@ def _memory() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

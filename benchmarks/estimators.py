@@ -12,19 +12,14 @@ import logging
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tyro
 
-from benchmarks.measure import format_table, medians
-from benchmarks.run import chosen
+from benchmarks.measure import command, format_table, medians
 from sat_tf.captioner import Batch, Captioner
-from sat_tf.commands import exit_status
-from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import MovingAverageBaseline
@@ -37,7 +32,6 @@ from training.recipes import RECIPES
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "soft"},
     "paper": {"preset": "paper"},
-    "arctic": {"preset": "arctic"},
     # An unbiased form of the paper's estimator: its sample and its baseline alone.
     "reinforce": {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0},
     "rloo": {"preset": "rloo"},
@@ -48,32 +42,16 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 _UNBIASED = "rloo"  # its mean gradient stands for that of the ELBO
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Measure the noise of estimators from the weights of one run."""
+def run(run_dir: Path, batches: int = 4, draws: int = 64) -> None:
+    """Measures the noise of estimators from the weights of one run.
 
-    run_dir: Path
-    """Finished run of hard attention on drawn scenes; its best weights are the shared ones."""
-    estimators: tuple[str, ...] = ("soft", "paper", "reinforce", "rloo", "vimco")
-    """Estimators, separated by spaces or commas: soft (for reference), paper, arctic, reinforce,
-    rloo, vimco."""
-    batches: PositiveInt = 4
-    """Training batches on which gradients and steps are measured."""
-    draws: Annotated[int, Range(2)] = 64
-    """Gradients drawn per batch."""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.estimators")
-    return exit_status(lambda: run(arguments))
-
-
-def run(arguments: Arguments) -> None:
-    """Measures and prints the table."""
-    check_fields(arguments)
-    names = chosen("--estimators", arguments.estimators, ESTIMATORS)
-    rows = measure(names, arguments.run_dir, arguments.batches, arguments.draws)
+    Args:
+        run_dir: Finished run of hard attention on drawn scenes; its best weights are the shared
+            ones.
+        batches: Training batches on which gradients and steps are measured.
+        draws: Gradients drawn per batch, at least 2.
+    """
+    rows = measure(run_dir, batches, draws)
     print(format_table([{"estimator": name, **row} for name, row in rows.items()]))
 
 
@@ -157,16 +135,8 @@ class AttentionGradient:
         return tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0), terms.mean_return
 
 
-def measure(
-    estimators: Sequence[str], start: Path, batches: int, draws: int
-) -> dict[str, dict[str, Any]]:
+def measure(start: Path, batches: int, draws: int) -> dict[str, dict[str, Any]]:
     """Measures every estimator from the weights of one run, on the same training batches.
-
-    Args:
-        estimators: Keys of `ESTIMATORS`.
-        start: Finished run of hard attention; its best weights are the shared ones.
-        batches: Number of batches.
-        draws: Draws of each gradient.
 
     Returns:
         Name -> `step_ms`, of a whole training step, all taking turns; for hard attention also
@@ -198,9 +168,9 @@ def measure(
     fixed = list(batches_from(0, 0).take(batches))
     compiled(model, target, steps)
     aim = AttentionGradient(model, fixed).noise(draws)
-    rows: dict[str, dict[str, Any]] = {name: {} for name in estimators}
+    rows: dict[str, dict[str, Any]] = {name: {} for name in ESTIMATORS}
     calls = {}
-    for number, name in enumerate(estimators, start=1):
+    for number, name in enumerate(ESTIMATORS, start=1):
         config = configured(name)
         model = started(config)
         compiled(model, config, steps)
@@ -214,7 +184,7 @@ def measure(
             calls[name, index] = lambda step=step, batch=batch: step(batch)
     # Steps change the weights, so they come last; the second turn may trace again, for any length.
     took = medians(calls, repeats=3, warm_up=2)
-    for name in estimators:
+    for name in ESTIMATORS:
         rows[name]["step_ms"] = 1e3 * statistics.fmean(took[name, n] for n in range(len(fixed)))
     return rows
 
@@ -222,4 +192,4 @@ def measure(
 if __name__ == "__main__":
     # TensorFlow warns of functions traced for several shapes, which are intended here.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    sys.exit(main())
+    sys.exit(command(run))

@@ -18,20 +18,20 @@ it, sharpness alone tells some of them apart.
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import re
 import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
 from PIL import Image, ImageDraw, ImageFont
 
-from sat_tf.commands import exit_status, parse_flags
+from benchmarks.measure import command
 from training.metrics.bootstrap import interval_over_images
 from training.tables import text_table
 
@@ -47,42 +47,35 @@ _SEEN = 5  # training captions
 Pictures = Iterator[Image.Image]
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Measure how well familiarity tells pictures of other kinds from dev photographs."""
+def run(
+    packages: tyro.conf.Positional[Path],
+    data_dir: Path,
+    mnist: Path,
+    run_dir: Path = Path("flickr8k_soft"),
+    squeeze: bool = False,
+) -> None:
+    """Prints the area under the ROC curve of each kind, and how many are called unlike.
 
-    packages: tyro.conf.Positional[Path]
-    """Folder of the unpacked packages."""
-    data_dir: Path
-    """Flickr8k."""
-    mnist: Path
-    """mnist.npz, as Keras has it."""
-    run_dir: Path = Path("flickr8k_soft")
-    """The captioner: a run, or one that ships."""
-    squeeze: bool = False
-    """Scale pictures to 224 x 224 JPEG first."""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return exit_status(lambda: run(parse_flags(Arguments, argv, "benchmarks.familiarity")))
-
-
-def run(arguments: Arguments) -> None:
-    """Prints the area under the ROC curve of each kind, and how many are called unlike."""
+    Args:
+        packages: Folder of the unpacked packages.
+        data_dir: Flickr8k.
+        mnist: mnist.npz, as Keras has it.
+        run_dir: The captioner: a run, or one that ships.
+        squeeze: Scale pictures to 224 x 224 JPEG first.
+    """
     from sat_tf.trained.limits import UNFAMILIAR
     from sat_tf.trained.runs import load_captioner
 
-    captioner = load_captioner(arguments.run_dir)
+    captioner = load_captioner(run_dir)
     known = captioner.limits.familiarity
     if known is None:
-        raise ValueError(f"{arguments.run_dir} knows no familiarity: train it again.")
-    names = (arguments.data_dir / "Flickr_8k.devImages.txt").read_text().split()
-    photographs = (Image.open(arguments.data_dir / "Flicker8k_Dataset" / name) for name in names)
+        raise ValueError(f"{run_dir} knows no familiarity: train it again.")
+    names = (data_dir / "Flickr_8k.devImages.txt").read_text().split()
+    photographs = (Image.open(data_dir / "Flicker8k_Dataset" / name) for name in names)
     dev = known.distances(mean_annotations(captioner, photographs))
     found = {}
-    for kind, pictures in kinds(arguments).items():
-        if arguments.squeeze:
+    for kind, pictures in kinds(packages, data_dir, mnist).items():
+        if squeeze:
             pictures = map(squeezed, pictures)
         found[kind] = known.distances(mean_annotations(captioner, pictures))
         print(f"{kind}: {len(found[kind])}", file=sys.stderr, flush=True)
@@ -106,13 +99,8 @@ def auroc(dev: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
 
 def mean_annotations(captioner, pictures: Iterable[Image.Image]) -> np.ndarray:
     """Encodes pictures in batches; returns their mean annotations `[N, D]`."""
-    means, batch = [], []
-    for picture in pictures:
-        batch.append(captioner.pixels(picture.convert("RGB")))
-        if len(batch) == 16:
-            means.append(captioner.annotate(np.stack(batch)).numpy().mean(axis=1))
-            batch = []
-    if batch:
+    means, pixels = [], (captioner.pixels(picture.convert("RGB")) for picture in pictures)
+    while batch := list(itertools.islice(pixels, 16)):
         means.append(captioner.annotate(np.stack(batch)).numpy().mean(axis=1))
     return np.concatenate(means)
 
@@ -126,9 +114,9 @@ def squeezed(picture: Image.Image) -> Image.Image:
     return Image.open(file)
 
 
-def kinds(arguments: Arguments) -> dict[str, Pictures]:
+def kinds(packages: Path, data_dir: Path, mnist: Path) -> dict[str, Pictures]:
     """Returns the pictures of each kind, made as they are read."""
-    packages, rng = arguments.packages, random.Random(0)
+    rng = random.Random(0)
 
     def below(*names: str, ending: str = "*.png") -> list[Path]:
         return [path for name in names for path in sorted(packages.rglob(f"{name}/**/{ending}"))]
@@ -139,11 +127,11 @@ def kinds(arguments: Arguments) -> dict[str, Pictures]:
     gimp = below(*(f"help/en/images/{name}" for name in _MENUS))
     clipart = below(*(f"openclipart/png/{name}" for name in _CLIPART))
     classes = {int(path.stem[1:9]): path for path in packages.rglob("n????????_*.JPEG")}
-    words = caption_words(arguments.data_dir)
+    words = caption_words(data_dir)
     unseen = {n: path for n, path in classes.items() if n not in _DOGS and is_new(path, words)}
     return {
         "text": texts(rng, one),
-        "digits": digits(rng, arguments.mnist),
+        "digits": digits(rng, mnist),
         "screenshots": some(rng, gimp + below("HTML/en/marble"), 150),
         "drawings": some(rng, clipart, 120, 100),
         "charts": charts(30),
@@ -282,4 +270,4 @@ def textures(rng: random.Random, one) -> Pictures:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

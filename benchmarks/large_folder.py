@@ -8,29 +8,35 @@ encoder that learns until the first step has run: new and resumed, beside a fold
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import os
 import random
-import resource
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tyro
 from PIL import Image
 
-FLAGS = (
-    *("--recipe", "folder_soft", "--data.image-dir", "images"),
+from benchmarks.measure import command
+
+if TYPE_CHECKING:
+    from benchmarks.models import Shape
+
+_LEARNING = (
     *("--encoder.name", "scenes_cnn", "--encoder.weights", "none"),
     *("--encoder.trainable", "True", "--encoder.image-size", "64"),
 )
+_IMPORTS = [sys.executable, "-c", "import tensorflow, keras"]
 
 
-def draw(folder: Path, count: int) -> None:
-    """Draws images, each of its own content, and five captions of each."""
+def draw(folder: Path, count: int, vocabulary: int = 20_000) -> None:
+    """Draws images, each of its own content, and five captions of each, of so many words."""
     rng, numbers = np.random.default_rng(0), random.Random(0)
     (folder / "images").mkdir(parents=True)
     pictures = []
@@ -39,7 +45,7 @@ def draw(folder: Path, count: int) -> None:
         file = io.BytesIO()
         coarse.resize((96, 96), Image.Resampling.BICUBIC).save(file, "JPEG", quality=80)
         pictures.append(file.getvalue())
-    words = [f"w{n}" for n in range(20_000)]
+    words = [f"w{n}" for n in range(vocabulary)]
     weights = [1 / (n + 5) for n in range(len(words))]
     images, captions = [], []
     for n in range(count):
@@ -54,61 +60,67 @@ def draw(folder: Path, count: int) -> None:
     (folder / "captions.json").write_text(content)
 
 
-def first_step(argv: list[str]) -> None:
-    """Trains until the first step has run, prints what it took and stops like a killed process."""
-    import keras
+def first_step(folder: Path, *flags: str) -> dict[str, float]:
+    """Trains on a folder's data in a new process until the first step; see `loaded.first_step`.
 
-    from training import train
-
-    class Stop(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-            print(f"\nSTEP {used.ru_utime + used.ru_stime:.1f} {megabytes:.0f}", flush=True)
-            os._exit(0)
-
-    whole = train.train
-    train.train = lambda *args, **options: whole(*args, **options, callbacks=[Stop()])
-    train.main(argv)
+    Returns:
+        `processor_s`, `mb`, and seconds from the command to the end of the step.
+    """
+    called = [sys.executable, "-m", "benchmarks.loaded", "--recipe", "folder_soft", *flags]
+    called += ["--data.image-dir", "images", "--data-dir", str(folder / "data")]
+    called += ["--cache-dir", str(folder / "cache")]
+    began = time.time()
+    done = subprocess.run(called, stdout=subprocess.PIPE, text=True, check=True)
+    used = json.loads(done.stdout.splitlines()[-1])
+    return used | {"seconds": used["time"] - began}
 
 
-def measure(folder: Path, scratch: Path) -> dict[str, tuple[float, float]]:
-    """Returns processor seconds and megabytes at the first step: new, and resumed."""
-    own = ["--run-dir", str(scratch / "run"), "--cache-dir", str(scratch / "cache")]
-    command = [sys.executable, "-m", "benchmarks.large_folder", "--first-step"]
+def measure_startup(shape: Shape, images: int, repeats: int) -> dict[str, list[dict[str, Any]]]:
+    """Measures `startup`, with annotations in the store: the first step beside the imports."""
+    width = str(shape.width)
+    flags = ["--data.min-count", "1", "--encoder.name", shape.backbone]
+    flags += ["--encoder.weights", "none", "--encoder.image-size", str(shape.image_size)]
+    flags += ["--decoder.embedding-dim", width, "--decoder.attention-dim", width]
+    flags += ["--decoder.hidden-dim", width, "--decoder.bottleneck-dim", "None"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        draw(folder / "data", images, shape.vocabulary_size)
+        first_step(folder, *flags)  # fills the store
+        imports, steps = [], []
+        for _ in range(repeats):
+            start = time.time()
+            subprocess.run(_IMPORTS, check=True, stderr=subprocess.DEVNULL)
+            imports.append(time.time() - start)
+            steps.append(first_step(folder, *flags)["seconds"])
+    alone, step = statistics.median(imports), statistics.median(steps)
+    row = {"images": images, "first_step_s": step, "imports_s": alone}
+    return {"startup": [row | {"times_imports": step / alone}]}
+
+
+def run(images: tyro.conf.Positional[int] = 118_000) -> None:
+    """Measures a large folder and a small one.
+
+    Args:
+        images: Images of the large one.
+    """
     found = {}
-    for name in ("new", "resumed"):
-        flags = [*FLAGS, "--data-dir", str(folder), *own]
-        said = subprocess.run([*command, *flags], capture_output=True, text=True, check=True)
-        line = next(x for x in said.stdout.splitlines() if x.startswith("STEP"))
-        seconds, megabytes = map(float, line.split()[1:])
-        found[name] = seconds, megabytes
-    return found
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Measures a large folder and a small one."""
-    given = sys.argv[1:] if argv is None else argv
-    if given[:1] == ["--first-step"]:
-        first_step(given[1:])
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("images", type=int, nargs="?", default=118_000)
-    count = parser.parse_args(given).images
     with tempfile.TemporaryDirectory() as scratch:
-        found = {}
-        for number in (200, count):
-            folder = Path(scratch) / str(number)
-            draw(folder / "data", number)
-            found[number] = measure(folder / "data", folder)
-    for name, (seconds, megabytes) in found[count].items():
-        less, smaller = found[200][name]
+        for count in (200, images):
+            folder = Path(scratch) / str(count)
+            draw(folder / "data", count)
+            for name in ("new", "resumed"):
+                found[name, count] = first_step(
+                    folder, *_LEARNING, "--run-dir", str(folder / "run")
+                )
+    for name in ("new", "resumed"):
+        large, small = found[name, images], found[name, 200]
+        seconds, mb = large["processor_s"], large["mb"]
         print(
-            f"{name}: {seconds:.1f} s of processor time and {megabytes:.0f} MB at the first step, "
-            f"{seconds - less:.1f} s and {megabytes - smaller:.0f} MB beyond those of 200 images"
+            f"{name}: {seconds:.1f} s of processor time and {mb:.0f} MB at the first step, "
+            f"{seconds - small['processor_s']:.1f} s and {mb - small['mb']:.0f} MB beyond those "
+            "of 200 images"
         )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

@@ -1,7 +1,7 @@
 """LiteRT beside the SavedModel: `python -m benchmarks.litert --run-dir RUN [--data-dir DIR]`.
 
-Exports a run both ways and captions images of a split with each, one at a time and in lists of 8,
-in turns: sizes, equal captions, BLEU-4, images per second of processor time, and the start of
+Exports a run both ways and captions dev images with each, one at a time and in lists of 8, in
+turns: sizes, equal captions, BLEU-4, images per second of processor time, and the start of
 `python -m serving.litert` in a new process up to its first caption; beside the rate of a large
 matrix product.
 """
@@ -14,77 +14,63 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tyro
 
 import sat_tf
-from benchmarks.measure import format_table, matrix_product, medians
-from sat_tf.commands import exit_status
+from benchmarks.measure import command, format_table, matrix_product, medians
 from sat_tf.images.pillow import read_content
 from serving.export import Precision, export
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
-from training.data.examples import Example, canonical_split
+from training.data.examples import Example
 from training.data.sources import load_split
 from training.metrics.quick import quick_scores
 
 _EXPORT = "SavedModel"
 _STARTS = 3
 _LIST = 8
-_COLUMNS = ("images_s", "images_s_of_8")
-_Captions = Callable[[Sequence[bytes]], list[tuple[str, float]]]
+
+_Captions = Callable[[Sequence[bytes]], list[str]]
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Compare the LiteRT exports of a run with its SavedModel."""
+def run(
+    run_dir: Path,
+    data_dir: Path | None = None,
+    images: int = 100,
+    precisions: tuple[Precision, ...] = ("float32", "float16", "int8"),
+    cores: int = 1,
+) -> None:
+    """Compares the LiteRT exports of a run with its SavedModel.
 
-    run_dir: Path
-    """Run folder."""
-    data_dir: Path | None = None
-    """The user's copy of the data set that the run was trained on."""
-    split: str = "dev"
-    """Split whose images are captioned."""
-    images: int | None = 100
-    """Images to caption; None for all."""
-    precisions: tuple[Precision, ...] = ("float32", "float16", "int8")
-    """Precisions of the LiteRT exports."""
-    cores: int = 1
-    """Processor cores that everything runs on, the first ones."""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.litert")
-    return exit_status(lambda: run(arguments))
-
-
-def run(arguments: Arguments) -> None:
-    """Exports, captions, times and prints."""
-    captioner = sat_tf.load(arguments.run_dir)
-    data = read_run_config(captioner.path).data
-    data = replace(data, limit=arguments.images)
-    examples = load_split(data, canonical_split(arguments.split), arguments.data_dir).examples
+    Args:
+        run_dir: Run folder.
+        data_dir: The user's copy of the data set that the run was trained on.
+        images: Dev images to caption.
+        precisions: Precisions of the LiteRT exports.
+        cores: Processor cores that everything runs on, the first ones.
+    """
+    captioner = sat_tf.load(run_dir)
+    data = replace(read_run_config(captioner.path).data, limit=images)
+    examples = load_split(data, "dev", data_dir).examples
     with tempfile.TemporaryDirectory() as name:
         folders = {_EXPORT: export(captioner, Path(name) / "saved_model")}
-        for precision in arguments.precisions:
+        for precision in precisions:
             out = Path(name) / precision
             folders[precision] = export(captioner, out, None, "litert", precision)
         # Threads that exist already keep their cores, so each session has one thread of its own.
-        os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: arguments.cores]))
-        captioners = {
-            what: _open(what, folder, arguments.cores) for what, folder in folders.items()
-        }
+        os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
+        captioners = {what: _open(what, folder, cores) for what, folder in folders.items()}
         operations, product = matrix_product("float32")
         rate = operations / medians({"product": product}, 5, clock=time.process_time)["product"]
-        print(f"{data.name} {arguments.split}, {len(examples)} images, cores: {arguments.cores}")
+        print(f"{data.name}, {len(examples)} images, cores: {cores}")
         print(f"{rate / 1e9:.0f} GFLOP per second of processor time in a large float32 product")
         print(format_table(compare(captioners, folders, examples)))
 
@@ -95,55 +81,54 @@ def compare(
     examples: Sequence[Example],
 ) -> list[dict[str, Any]]:
     """Captions all images with every captioner in turns; returns a row per captioner."""
-    contents = {example.image_id: content_of(example) for example in examples}
-    found: dict[str, dict[str, tuple[str, float]]] = {what: {} for what in captioners}
-    seconds = {what: dict.fromkeys(_COLUMNS, 0.0) for what in captioners}
-    ids = list(contents)
-    for first in range(0, len(ids), _LIST):
-        part = ids[first : first + _LIST]
-        files = [contents[image_id] for image_id in part]
+    contents = [content_of(example) for example in examples]
+    texts: dict[str, list[str]] = {what: [] for what in captioners}
+    one_by_one, in_lists = Counter(), Counter()  # seconds
+    for caption in captioners.values():
+        caption(contents[:1])  # the first call takes longer
+    for first in range(0, len(contents), _LIST):
+        files = contents[first : first + _LIST]
         for what, caption in captioners.items():
-            for column, lists in (
-                ("images_s", [[file] for file in files]),
-                ("images_s_of_8", [files]),
-            ):
-                if first == 0:
-                    caption(lists[0])  # the first call takes longer
-                start = time.process_time()
-                captions = [one for some in lists for one in caption(some)]
-                seconds[what][column] += time.process_time() - start
-                found[what] |= zip(part, captions, strict=True)
+            start = time.process_time()
+            for file in files:
+                caption([file])
+            middle = time.process_time()
+            texts[what] += caption(files)
+            one_by_one[what] += middle - start
+            in_lists[what] += time.process_time() - middle
+    ids = [example.image_id for example in examples]
     references = {example.image_id: example.captions for example in examples}
     rows = []
-    for what, captions in found.items():
-        texts = {image_id: text for image_id, (text, _) in captions.items()}
-        same = [i for i, text in texts.items() if text == found[_EXPORT][i][0]]
+    for what, found in texts.items():
+        captions = dict(zip(ids, found, strict=True))
+        same = sum(a == b for a, b in zip(found, texts[_EXPORT], strict=True))
+        files = (path for path in folders[what].rglob("*") if path.is_file())
         row = {
             "what": what,
-            "mb": sum(p.stat().st_size for p in folders[what].rglob("*") if p.is_file()) / 1e6,
-            "equal": len(same) / len(texts),
-            "score": max((abs(captions[i][1] - found[_EXPORT][i][1]) for i in same), default=0.0),
-            "bleu_4": quick_scores(texts, references, "ptb")["bleu_4"],
-        } | {column: len(texts) / spent for column, spent in seconds[what].items()}
+            "mb": sum(path.stat().st_size for path in files) / 1e6,
+            "equal": same / len(ids),
+            "bleu_4": quick_scores(captions, references, "ptb")["bleu_4"],
+            "images_s": len(ids) / one_by_one[what],
+            "images_s_of_8": len(ids) / in_lists[what],
+        }
         if what != _EXPORT:
-            row["start_s"] = start_seconds(folders[what], next(iter(contents.values())))
+            row["start_s"] = start_seconds(folders[what], contents[0])
         rows.append(row)
     return rows
 
 
 def _open(what: str, folder: Path, threads: int) -> _Captions:
-    """Loads an export: image files in, captions and scores out."""
+    """Loads an export: image files in, captions out."""
     if what == _EXPORT:
         session = load_call(folder, threads=threads)
 
-        def by_session(contents: Sequence[bytes]) -> list[tuple[str, float]]:
+        def by_session(contents: Sequence[bytes]) -> list[str]:
             outputs = session(SERVING_DEFAULT, np.array(contents, object))
-            texts = (text.decode() for text in outputs["captions"][:, 0])
-            return list(zip(texts, map(float, outputs["scores"][:, 0]), strict=True))
+            return [text.decode() for text in outputs["captions"][:, 0]]
 
         return by_session
     captioner = sat_tf.load(folder)
-    return lambda contents: [(c.text, c.score) for c in captioner.caption(list(contents))]
+    return lambda contents: [caption.text for caption in captioner.caption([*contents])]
 
 
 def content_of(example: Example) -> bytes:
@@ -162,8 +147,8 @@ def start_seconds(folder: Path, content: bytes) -> float:
         file.flush()
         for _ in range(_STARTS):
             start = time.perf_counter()
-            command = [sys.executable, "-m", "serving.litert", str(folder), file.name]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            called = [sys.executable, "-m", "serving.litert", str(folder), file.name]
+            subprocess.run(called, check=True, stdout=subprocess.DEVNULL)
             took.append(time.perf_counter() - start)
     return statistics.median(took)
 
@@ -171,4 +156,4 @@ def start_seconds(folder: Path, content: bytes) -> float:
 if __name__ == "__main__":
     # One thread for eager work too, before TensorFlow makes its own.
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    sys.exit(main())
+    sys.exit(command(run))

@@ -1,13 +1,17 @@
-"""Own lines and files that a run has loaded when its first training step ends.
+"""Own lines and files, time and memory that a run has used when its first training step ends.
 
 `python -m benchmarks.loaded --recipe folder_soft --data-dir DIR` takes the flags of training and
-prints the files, the longest last, and their sum.
+prints the files, the longest last, their sum, and what the process has used.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import resource
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import keras
@@ -22,21 +26,38 @@ class _FirstStepError(Exception):
 
 
 class _Stop(keras.callbacks.Callback):
+    """Ends training after its first step, and notes what the process has used until then."""
+
+    used: dict[str, float]
+
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        times = resource.getrusage(resource.RUSAGE_SELF)
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.used = {
+            "time": time.time(),
+            "processor_s": times.ru_utime + times.ru_stime,
+            "mb": pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        }
         raise _FirstStepError
 
 
-def first_step(flags: list[str]) -> None:
-    """Trains a run in a temporary folder until its first step has ended."""
+def first_step(flags: list[str]) -> dict[str, float]:
+    """Trains until the first step has ended, in a temporary folder unless flags name another.
+
+    Returns:
+        The time when it ended, seconds of processor time, and memory in use, 10^6 bytes.
+    """
     arguments = command.parse(flags)
     with tempfile.TemporaryDirectory() as folder:
-        run_dir, cache_dir = Path(folder) / "run", arguments.cache_dir or Path(folder) / "cache"
+        run_dir = arguments.run_dir or Path(folder) / "run"
+        cache_dir = arguments.cache_dir or Path(folder) / "cache"
         config = command.resolve(arguments.config, run_dir, arguments.data_dir)
+        stop = _Stop()
         try:
             read = command.read_data(config, run_dir, cache_dir, arguments.data_dir)
-            command.train(config, read, callbacks=[_Stop()])
+            command.train(config, read, callbacks=[stop])
         except _FirstStepError:
-            return
+            return stop.used
     raise RuntimeError("There was no step.")
 
 
@@ -51,10 +72,11 @@ def loaded() -> dict[str, int]:
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the command."""
-    first_step(sys.argv[1:] if argv is None else argv)
+    used = first_step(sys.argv[1:] if argv is None else argv)
     found = loaded()
     print(*(f"{count:6} {name}" for name, count in found.items()), sep="\n")
     print(f"{sum(found.values()):,} lines in {len(found)} files")
+    print(json.dumps(used))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Timing of calls that take turns, the rate of matrix products, the machine, tables of figures."""
+"""Shared by the benchmarks: the command line, calls that take turns, the machine, tables."""
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import re
@@ -9,15 +10,29 @@ import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-import tensorflow as tf
+import tyro
+from PIL import Image
 
+from sat_tf.commands import exit_status
 from training.tables import text_table
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 _CPU = Path("/proc/cpuinfo")
+
+
+def command(run: Callable[..., int | None], argv: list[str] | None = None) -> int:
+    """Runs a function as a command: its parameters are the flags, its docstring the help.
+
+    Returns:
+        The exit status.
+    """
+    prog = f"python -m benchmarks.{Path(run.__code__.co_filename).stem}"
+    return exit_status(lambda: tyro.cli(run, args=argv, prog=prog))
 
 
 def medians(
@@ -37,6 +52,8 @@ def medians(
     Returns:
         The median seconds of each call.
     """
+    import tensorflow as tf
+
     gpu = bool(tf.config.list_physical_devices("GPU"))
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for turn in range(-warm_up, repeats):
@@ -52,6 +69,8 @@ def medians(
 
 def matrix_product(precision: str) -> tuple[int, Callable[[], tf.Tensor]]:
     """Returns the operations of a large matrix product, a multiply-add being two, and its call."""
+    import tensorflow as tf
+
     size = 8192 if tf.config.list_physical_devices("GPU") else 2048
     factors = [tf.cast(tf.random.uniform([size, size]), precision) for _ in range(2)]
     product = tf.function(tf.matmul, autograph=False)
@@ -60,6 +79,9 @@ def matrix_product(precision: str) -> tuple[int, Callable[[], tf.Tensor]]:
 
 def machine() -> str:
     """Describes the machine in two lines: processor, cores, GPUs; versions and load."""
+    import keras
+    import tensorflow as tf
+
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count()
     found = re.search(r"model name\s*: (.*)", _CPU.read_text()) if _CPU.exists() else None
@@ -81,7 +103,9 @@ def photograph(width: int = 640, height: int = 480) -> bytes:
     smooth = np.stack([np.sin(across), np.sin(down), np.sin(across * down)], axis=-1)
     grain = np.random.default_rng(0).normal(0, 8, smooth.shape)
     pixels = np.clip(128 + 100 * smooth + grain, 0, 255).astype(np.uint8)
-    return tf.io.encode_jpeg(pixels, quality=90).numpy()
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def format_table(rows: Sequence[Mapping[str, Any]]) -> str:

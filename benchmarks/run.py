@@ -1,26 +1,19 @@
-"""Measure this machine: `python -m benchmarks.run [--only step,search] [--json FILE]`.
+"""Measure this machine: `python -m benchmarks.run [--only step search] [--json FILE]`.
 
 docs/performance.md explains the figures.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import multiprocessing
 import sys
-from collections.abc import Collection, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import tyro
-
-from benchmarks.measure import format_table
-from sat_tf.commands import exit_status
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_fields
+from benchmarks.measure import command, format_table
 from sat_tf.files import write_atomically
 
 TITLES = {
@@ -31,98 +24,65 @@ TITLES = {
 }
 """Title of each table."""
 
-SECTIONS = ("step", "search", "startup")
-_SHAPES = ("flickr8k", "coco", "toy")
+_Section = Literal["step", "search", "startup"]
+_Shape = Literal["flickr8k", "coco", "toy"]
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """Measure training steps, search and start-up on this machine."""
+def run(
+    only: tuple[_Section, ...] = ("step", "search", "startup"),
+    shapes: tuple[_Shape, ...] = ("flickr8k", "coco"),
+    repeats: int = 3,
+    batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512),
+    search_batches: tuple[int, ...] = (1, 8, 32, 100),
+    images: int = 1000,
+    json: Path | None = None,
+) -> None:
+    """Measures training steps, search and start-up, each in its own process.
 
-    only: tuple[str, ...] = SECTIONS
-    """Sections, separated by spaces or commas."""
-    shapes: tuple[str, ...] = ("flickr8k", "coco")
-    """Shapes, separated by spaces or commas: flickr8k, coco, or toy for a quick trial."""
-    repeats: PositiveInt = 3
-    """Timed turns of each side; figures are medians."""
-    batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512)
-    """Captions per training batch that each side tries."""
-    search_batches: tuple[int, ...] = (1, 8, 32, 100)
-    """Images per search."""
-    images: PositiveInt = 1000
-    """Images of the data set of `startup`, with five captions each."""
-    json: Path | None = None
-    """File of all measurements; none by default."""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns 0 if everything was measured, 1 otherwise."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.run")
-    return exit_status(lambda: run(arguments))
-
-
-def run(arguments: Arguments) -> int:
-    """Measures section by section, each in its own process; prints the tables of each."""
-    check_fields(arguments)
-    sections = chosen("--only", arguments.only, SECTIONS)
-    shapes = chosen("--shapes", arguments.shapes, _SHAPES)
+    Args:
+        only: What is measured.
+        shapes: Sizes of captioner and data; toy is for a quick trial.
+        repeats: Timed turns of each side; figures are medians.
+        batch_sizes: Captions per training batch that each side tries.
+        search_batches: Images per search.
+        images: Images of the data set of startup, with five captions each.
+        json: File of all measurements; none by default.
+    """
+    sizes: dict[str, Any] = {"step": batch_sizes, "search": search_batches, "startup": images}
     report: dict[str, Any] = {"machine": None, "tables": {}}
-    failed = False
-    for section in sections:
+    for section in only:
         tables: dict[str, list[dict[str, Any]]] = {}
         for shape in shapes[:1] if section == "startup" else shapes:
             print(f"Measuring {section} {shape} ...", file=sys.stderr, flush=True)
             spawn = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, spawn) as process:
-                try:
-                    found, report["machine"] = process.submit(
-                        measure, section, shape, arguments
-                    ).result()
-                except Exception as error:  # whatever it is: the others are measured anyway
-                    print(f"Failed: {section} {shape}: {error!r}", file=sys.stderr)
-                    failed = True
-                    continue
+                done = process.submit(measure, section, shape, sizes[section], repeats)
+                found, report["machine"] = done.result()
             for name, rows in found.items():
                 tables.setdefault(name, []).extend({"shape": shape, **row} for row in rows)
         for name, rows in tables.items():
             print(f"\n{TITLES[name]}\n\n{format_table(rows)}", flush=True)
         report["tables"] |= tables
-        if arguments.json:  # an interrupted run keeps its finished sections
-            write_atomically(arguments.json, json.dumps(report, indent=1) + "\n")
-    print(f"\n{report['machine'] or 'Nothing was measured.'}")
-    return int(failed)
+        if json:  # an interrupted run keeps its finished sections
+            write_atomically(json, dumps(report, indent=1) + "\n")
+    print(f"\n{report['machine']}")
 
 
-def measure(section: str, shape: str, arguments: Arguments) -> tuple[dict[str, Any], str]:
+def measure(section: _Section, shape: _Shape, sizes: Any, repeats: int) -> tuple[dict, str]:
     """Measures a section for a shape; returns its tables and the machine."""
-    from benchmarks import startup, step
+    from benchmarks import large_folder, step
     from benchmarks.measure import machine
     from benchmarks.models import SHAPES
 
     # TensorFlow warns of functions traced for several shapes, which are intended here.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    sizes, repeats = SHAPES[shape], arguments.repeats
-    if section == "step":
-        tables = step.measure_step(sizes, arguments.batch_sizes, repeats)
-    elif section == "search":
-        tables = step.measure_search(sizes, arguments.search_batches, repeats)
-    else:
-        tables = startup.measure(sizes, arguments.images, repeats)
-    return tables, machine()
-
-
-def chosen(flag: str, given: Iterable[str], known: Collection[str]) -> list[str]:
-    """Splits names at spaces and commas.
-
-    Raises:
-        ValueError: A name is not known.
-    """
-    names = [name for part in given for name in part.split(",") if name]
-    for name in names:
-        if name not in known:
-            raise invalid_value(flag, f"some of {', '.join(known)}", repr(name))
-    return list(dict.fromkeys(names))
+    sections = {
+        "step": step.measure_step,
+        "search": step.measure_search,
+        "startup": large_folder.measure_startup,
+    }
+    return sections[section](SHAPES[shape], sizes, repeats), machine()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

@@ -14,56 +14,36 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
 
-from benchmarks.measure import format_table, photograph
-from sat_tf.commands import exit_status
+from benchmarks.measure import command, format_table, photograph
 from serving.client import CaptionClient, Connection, ServingError
 
-
-@dataclass(frozen=True)
-class Arguments:
-    """Request captions from a local server by many clients at once."""
-
-    export_dir: tyro.conf.Positional[Path]
-    """Folder of the version folders."""
-    image: Path | None = None
-    """Image file; a drawn photograph of 640 x 480 pixels by default."""
-    clients: int = 16
-    """Number of concurrent clients."""
-    seconds: float = 120.0
-    """Duration for each size of request, seconds."""
-    images: tuple[int, ...] = (1, 8, 32)
-    """Images per request, one size after another."""
-    attention: bool = False
-    """Request attention maps too."""
-    timeout: float = 300.0
-    """Most seconds per request; a server that is away is waited for until then."""
+_TIMEOUT = 300.0  # seconds per request; a server that is away is waited for until then
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    arguments = tyro.cli(
-        Arguments,
-        args=argv,
-        prog="python -m benchmarks.serving_load",
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
-    return exit_status(lambda: run(arguments))
+def run(
+    export_dir: tyro.conf.Positional[Path],
+    clients: int = 16,
+    seconds: float = 120.0,
+    images: tuple[int, ...] = (1, 8, 32),
+) -> int:
+    """Requests captions from a local server by many clients; ends with 1 if an answer was lost.
 
-
-def run(arguments: Arguments) -> int:
-    """Starts a server, sends requests, prints; returns 1 if an answer was lost, else 0."""
-    image = arguments.image.read_bytes() if arguments.image else photograph()
+    Args:
+        export_dir: Folder of the version folders.
+        clients: Number of concurrent clients.
+        seconds: Duration for each size of request.
+        images: Images per request, one size after another.
+    """
     rows = []
-    with local_server(arguments.export_dir) as (port, server):
-        print(f"{arguments.clients} clients, {arguments.seconds:g} s for each size of request")
-        for size in arguments.images:
-            rows.append(measure(port, image, size, arguments) | {"mb": peak_megabytes(server)})
+    with local_server(export_dir) as (port, server):
+        print(f"{clients} clients, {seconds:g} s for each size of request")
+        for size in images:
+            rows.append(measure(port, size, clients, seconds) | {"mb": peak_megabytes(server)})
     print(format_table(rows))
     return int(any(row["lost"] for row in rows))
 
@@ -82,8 +62,8 @@ def local_server(export_dir: Path) -> Iterator[tuple[int, int]]:
     Raises:
         OSError: It did not start.
     """
-    command = [sys.executable, "-m", "serving.local_server", str(export_dir), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    called = [sys.executable, "-m", "serving.local_server", str(export_dir), "--port", "0"]
+    with subprocess.Popen(called, stdout=subprocess.PIPE, text=True) as process:
         try:
             found = re.search(r":(\d+)$", process.stdout.readline())
             if not found:
@@ -93,22 +73,22 @@ def local_server(export_dir: Path) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-def measure(port: int, image: bytes, size: int, arguments: Arguments) -> dict[str, float]:
+def measure(port: int, size: int, clients: int, seconds: float) -> dict[str, float]:
     """Lets all clients send one request after another until the time is up; returns a row.
 
     The reasons of requests without an answer, or with a wrong one, are printed.
     """
     latencies: list[float] = []
     lost: list[str] = []
-    started = time.monotonic()
+    image, started = photograph(), time.monotonic()
 
     def ask() -> None:
-        connection = Connection(port=port, timeout=arguments.timeout)
+        connection = Connection(port=port, timeout=_TIMEOUT)
         with CaptionClient(connection, batch_size=size) as client:
-            while time.monotonic() < started + arguments.seconds:
+            while time.monotonic() < started + seconds:
                 sent = time.monotonic()
                 try:
-                    captions = client.captions([image] * size, arguments.attention)
+                    captions = client.captions([image] * size)
                 except ServingError as error:
                     lost.append(str(error))
                     continue
@@ -119,8 +99,8 @@ def measure(port: int, image: bytes, size: int, arguments: Arguments) -> dict[st
                 elif len({caption.text for caption in captions}) != 1:
                     lost.append("captions that differ for the same image")
 
-    with ThreadPoolExecutor(arguments.clients) as pool:
-        for asked in [pool.submit(ask) for _ in range(arguments.clients)]:
+    with ThreadPoolExecutor(clients) as pool:
+        for asked in [pool.submit(ask) for _ in range(clients)]:
             asked.result()
     rate = size * len(latencies) / (time.monotonic() - started)
     for reason in sorted(set(lost)):
@@ -131,4 +111,4 @@ def measure(port: int, image: bytes, size: int, arguments: Arguments) -> dict[st
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

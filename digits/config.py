@@ -33,14 +33,12 @@ from training.config_groups import BaseFitConfig, BaseOptimizerConfig
 
 @dataclass(frozen=True)
 class DigitData:
-    """The digits used, and the number of examples made of them."""
+    """The digits used."""
 
     dev_digits: PositiveInt = 5000
     """Digits at the end of x_train that make up the dev split."""
     limit: PositiveInt | None = None
     """Use only the first digits of each split, to try something out."""
-    examples: PositiveInt | None = None
-    """Examples per epoch; None for as many as there are digits."""
 
     digits_per_example: ClassVar[int] = 1
 

@@ -311,42 +311,34 @@ _DRAW: dict[type[DigitData], Callable[..., Arrays]] = {
 # --- batches ---
 
 
-def plan(digits: int, examples: int, columns: int, rng: np.random.Generator) -> np.ndarray:
-    """Chooses the digits of each of N examples, int `[N, columns]`.
-
-    Each column has its own order of the digits, and uses each once before it uses any again.
-    """
-    rounds = -(-examples // digits)
-    orders = [
-        np.concatenate([rng.permutation(digits) for _ in range(rounds)]) for _ in range(columns)
-    ]
-    return np.stack(orders, axis=1)[:examples]
+def plan(digits: int, columns: int, rng: np.random.Generator) -> np.ndarray:
+    """Chooses the digits of each example, int `[digits, columns]`: an order for each column."""
+    return np.stack([rng.permutation(digits) for _ in range(columns)], axis=1)
 
 
-def epoch_steps(digits: Digits, config: DigitData, batch_size: int) -> int:
+def epoch_steps(digits: Digits, batch_size: int) -> int:
     """Returns the number of batches per epoch; the remainder is not used.
 
     Raises:
-        ValueError: There are too few examples for one batch.
+        ValueError: There are too few digits for one batch.
     """
-    examples = config.examples or len(digits)
-    if examples < batch_size:
-        expected = f"at most the {examples} examples of an epoch"
+    if len(digits) < batch_size:
+        expected = f"at most the {len(digits)} training digits"
         raise invalid_value("--fit.batch_size", expected, batch_size, "key")
-    return examples // batch_size
+    return len(digits) // batch_size
 
 
 def training_batches(
     digits: Digits, config: DigitData, batch_size: int, seed: int, epoch: int, step: int = 0
 ) -> tf.data.Dataset:
     """Returns endless shuffled batches, see `as_model_input`, from a step of an epoch on."""
-    steps = epoch_steps(digits, config, batch_size)
+    steps = epoch_steps(digits, batch_size)
     draw, columns = _DRAW[type(config)], config.digits_per_example
 
     @functools.lru_cache(maxsize=2)
     def plan_of(epoch: int) -> np.ndarray:
         rng = np.random.default_rng([seed, _TRAINING, epoch])
-        return plan(len(digits), steps * batch_size, columns, rng)
+        return plan(len(digits), columns, rng)
 
     def batch(index: np.ndarray) -> tuple[np.ndarray, ...]:
         epoch, step = divmod(int(index), steps)
@@ -374,9 +366,7 @@ def scoring_batches(
     Each digit comes once in each place of an example.
     """
     draw, code = _DRAW[type(config)], SPLITS.index(split)
-    rows = plan(
-        len(digits), len(digits), config.digits_per_example, np.random.default_rng([0, code])
-    )
+    rows = plan(len(digits), config.digits_per_example, np.random.default_rng([0, code]))
     for number, start in enumerate(range(0, len(rows), _SCORED_AT_ONCE)):
         rng = np.random.default_rng([0, code, number])
         batch = draw(digits, rows[start : start + _SCORED_AT_ONCE], rng, config.scored())

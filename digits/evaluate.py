@@ -1,4 +1,4 @@
-"""Evaluate a digit run: `python -m training.evaluate --run-dir RUN --data-dir DIR`; compare runs.
+"""Evaluate a digit run: `python -m training.evaluate --run-dir RUN --data-dir DIR`.
 
 Every key of the run's model is a flag, so that settings without weights, such as the choice of a
 location by hard attention, can be varied for a trained model.
@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -20,9 +20,8 @@ import tensorflow as tf
 import tyro
 from PIL import Image
 
-from digits import SYSTEM_KEY, refuse_published
+from digits import refuse_published
 from digits.config import (
-    SYSTEMS,
     DigitData,
     DigitRunConfig,
     changed_flags,
@@ -34,16 +33,14 @@ from digits.recipes import RECIPES
 from digits.runs import load, load_scored
 from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.errors import RunError
-from sat_tf.fields import NonNegativeInt, check_fields, from_dict, to_dict
+from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from training.cli import check_own_images, peek_flag
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
-from training.evaluate.systems import LABELS, means_over_seeds, score_table
 from training.run_state.checkpoints import last_progress
-from training.tables import text_table
 
 OWN_SETTINGS = "the run's own settings"
 """`evaluated_with` in the report of a run that was evaluated as it was trained."""
@@ -213,45 +210,3 @@ def training_command(config: DigitRunConfig) -> str:
     base = RECIPES.get(config.recipe, config)
     flags = ["--recipe", config.recipe, *changed_flags(config, base)]
     return shlex.join(["python", "-m", "training.train", *flags])
-
-
-def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds: int) -> list[str]:
-    """Compares digit systems, the later ones with the first, by their reports alone.
-
-    Args:
-        folders: Evaluations, those of a system in a row.
-        reports: Their reports.
-        seeds: Evaluations of each system, whose means are compared.
-
-    Returns:
-        The lines of the comparison.
-
-    Raises:
-        ValueError: They were scored on different examples.
-    """
-    examples = []
-    for report in reports:
-        data = from_dict(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
-        # What determines the examples beside the digits.
-        data = dataclasses.replace(data, dev_digits=1, limit=None, examples=None)
-        examples.append((report["digits_fingerprint"], data))
-    for folder, scored in zip(folders, examples, strict=True):
-        if scored != examples[0]:
-            raise ValueError(
-                f"{folder} was scored on other examples than {folders[0]}: compare systems with "
-                "the same digits and the same `--data` settings."
-            )
-    names = [name for name in reports[0]["scores"] if all(name in r["scores"] for r in reports)]
-    scores = {name: means_over_seeds([r["scores"][name] for r in reports], seeds) for name in names}
-    heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports) // seeds]]
-    rows = [[name, *(f"{v - first:+.2f}" for v in rest)] for name, (first, *rest) in scores.items()]
-    return [
-        f"{reports[0]['split']}, {reports[0]['examples']} examples",
-        "",
-        score_table(scores),
-        "",
-        text_table([["", *heads], *rows]),
-        "",
-        "Note: there are no intervals, as these reports hold means over the split and not the "
-        "outcome of each example.",
-    ]

@@ -15,8 +15,6 @@ from sat_tf.errors import RunError
 from sat_tf.trained import published
 
 if TYPE_CHECKING:
-    from digits.models.model import DigitModel
-    from sat_tf.config import SearchFlags
     from serving.web.app import View
     from training.run_state.signals import Interrupts
 
@@ -63,20 +61,6 @@ def publish(
     with loading():
         from digits.publish import publish
     return publish(run, out, licence, checked)
-
-
-def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], DigitModel]]:
-    """Returns what `training.average` needs of a digit run; see `digits.runs.averaged`."""
-    from digits.runs import averaged
-
-    return averaged(run_dir, search)
-
-
-def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds: int) -> list[str]:
-    """Compares evaluations of digit systems: `training.compare`; see `digits.evaluate.compare`."""
-    with loading():
-        from digits.evaluate import compare
-    return compare(folders, reports, seeds)
 
 
 def export(run_dir: Path, out: Path | None, **others: Any) -> None:

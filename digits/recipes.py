@@ -266,7 +266,7 @@ def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, 
     if not isinstance(config, PairsRun) or not config.single_epochs or config.init_from:
         return [(config, run_dir)]
     base = RECIPES["dram_digit" if isinstance(config.model, DRAMConfig) else "ram_digit"]
-    same = {key: getattr(config.data, key) for key in ("size", "dev_digits", "limit", "examples")}
+    same = {key: getattr(config.data, key) for key in ("size", "dev_digits", "limit")}
     first = dataclasses.replace(
         base,
         seed=config.seed,

@@ -8,16 +8,14 @@ the fingerprint of its training digits, and no run is scored on what it has lear
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
-from digits.config import DigitData, DigitRunConfig, read_digit_config, to_text
+from digits.config import DigitData, DigitRunConfig, read_digit_config
 from digits.data import Digits, load_digits
 from digits.models.config import PortionsConfig, answer_names
 from digits.models.model import DigitModel
 from digits.models.portions import Portions
 from digits.reader import build
-from sat_tf.config import SearchFlags
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
@@ -51,9 +49,7 @@ def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
     return model
 
 
-def start_from(
-    run_dir: Path, model: DigitModel, name: str = "--init-from", kind: str = "key"
-) -> list[str]:
+def start_from(run_dir: Path, model: DigitModel) -> list[str]:
     """Gives a model the best weights of a finished run, layer by layer, where shapes agree.
 
     Layers that depend on the data set, such as the classifier, keep their new weights.
@@ -67,51 +63,19 @@ def start_from(
     taken = []
     try:
         found = load(read_digit_config(run_dir), run_dir).saved_layers()
-        for layer_name, layer in model.saved_layers().items():
+        for name, layer in model.saved_layers().items():
             ours = [weight.shape for weight in layer.weights]
-            theirs = found[layer_name].weights if layer_name in found else []
+            theirs = found[name].weights if name in found else []
             if ours and ours == [weight.shape for weight in theirs]:
-                layer.set_weights(found[layer_name].get_weights())
-                taken.append(layer_name)
+                layer.set_weights(found[name].get_weights())
+                taken.append(name)
         if not taken:
             raise RunError("none of its layers fits")
     except ValueError as error:
         expected = "a finished digit run with layers of this one's names and shapes"
         got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
-        raise invalid_value(name, expected, got, kind) from error
+        raise invalid_value("--init-from", expected, got, "key") from error
     return taken
-
-
-def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], DigitModel]]:
-    """Returns what `training.average` needs of the last run.
-
-    Returns:
-        The content of the average's config.json; and a function that gives the best weights of
-        another run to the model, always the same one, and returns it.
-
-    Raises:
-        ValueError: A setting of the search is given; a digit model does not search.
-    """
-    for name, value in search.given().items():
-        raise invalid_value(name, "nothing for a digit model, which does not search", value)
-    config = read_digit_config(run_dir)
-    model, learned = load(config, run_dir), read_fingerprint(run_dir)
-
-    def take(other: Path) -> DigitModel:
-        if read_fingerprint(other) != learned:
-            raise RunError(
-                f"{other} and {run_dir} learned from different digits, so their average could not "
-                "be scored on dev. Average runs with the same `--data-dir`, `--data.dev_digits` "
-                "and `--data.limit`."
-            )
-        taken = start_from(other, model, "runs", "argument")
-        wanted = [name for name, layer in model.saved_layers().items() if layer.weights]
-        if taken != wanted:
-            missing = ", ".join(sorted(set(wanted) - set(taken)))
-            raise RunError(f"{other} has other layers than {run_dir}: {missing}.")
-        return model
-
-    return to_text(config), take
 
 
 def write_fingerprint(run_dir: Path, train: Digits) -> None:
@@ -119,14 +83,10 @@ def write_fingerprint(run_dir: Path, train: Digits) -> None:
     write_atomically(RunFolder(run_dir).path / _FINGERPRINT, train.fingerprint() + "\n")
 
 
-def read_fingerprint(run_dir: Path) -> str | None:
-    """Reads the fingerprint of a run's training digits; None if it is not recorded."""
-    path = RunFolder(run_dir).path / _FINGERPRINT
-    return path.read_text("utf-8").strip() if path.exists() else None
-
-
 def _differs(run_dir: Path, train: Digits) -> bool:
-    return read_fingerprint(run_dir) not in (None, train.fingerprint())
+    """Returns whether a run is known to have learned from other digits."""
+    path = RunFolder(run_dir).path / _FINGERPRINT
+    return path.exists() and path.read_text("utf-8").strip() != train.fingerprint()
 
 
 def check_resumed(run_dir: Path, train: Digits) -> None:

@@ -94,7 +94,7 @@ def train(
     keras.utils.set_random_seed(config.seed)
     digits = load_digits("train", data, data_dir)
     dev = load_digits("dev", data, data_dir)
-    steps = epoch_steps(digits, data, fit.batch_size)
+    steps = epoch_steps(digits, fit.batch_size)
 
     with strategy.scope():
         model = new_model(config)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
-from digits import hand_over
 from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
@@ -21,9 +20,6 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from training.config import read_run_config, to_text
 from training.data.dataset import read_data_dir
-
-if TYPE_CHECKING:
-    import keras
 
 
 @dataclass(frozen=True)
@@ -104,27 +100,6 @@ def check_related(runs: Sequence[Path]) -> None:
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
 
 
-def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], keras.Model]]:
-    """Returns what `average` needs of the last run.
-
-    Returns:
-        The content of the average's config.json; and a function that gives the best weights of
-        another run to the model, always the same one, and returns it.
-    """
-    from sat_tf.trained.runs import load_captioner
-    from training.first_weights import start_from
-
-    config = read_run_config(run_dir)
-    config = dataclasses.replace(config, search=search.over(config.search))
-    trained = load_captioner(run_dir)
-
-    def take(other: Path) -> keras.Model:
-        start_from(other, trained.model, trained.vocabulary, "runs", "argument")
-        return trained.model
-
-    return to_text(config), take
-
-
 def average(
     runs: Sequence[Path],
     shares: Sequence[float],
@@ -149,16 +124,18 @@ def average(
     with loading():
         import numpy as np
 
+        from sat_tf.trained.runs import load_captioner
         from sat_tf.weights import save_weights
+        from training.first_weights import start_from
         from training.run_state.ownership import claim_average, exclusive_lock
 
-        folders = list(map(published.locate, runs))
-        is_digits = hand_over.takes(folders[-1])
-        parts = hand_over.averaged if is_digits else averaged
-        text, take = parts(folders[-1], search)
-    total = None
+    folders = list(map(published.locate, runs))
+    config = read_run_config(folders[-1])
+    config = dataclasses.replace(config, search=search.over(config.search))
+    captioner, total = load_captioner(folders[-1]), None
+    model = captioner.model
     for path, share in zip(folders, shares, strict=True):
-        model = take(path)
+        start_from(path, model, captioner.vocabulary, "runs", "argument")
         weights = [w for layer in model.saved_layers().values() for w in layer.weights]
         # In float64, so that equal weights stay exactly what they are.
         parts = [share * weight.numpy().astype(np.float64) for weight in weights]
@@ -166,7 +143,8 @@ def average(
     for mean, weight in zip(total, weights, strict=True):
         weight.assign(mean)
     with exclusive_lock(out):
-        claim_average(out, folders[-1], text, dict(zip(map(str, runs), shares, strict=True)))
+        told = dict(zip(map(str, runs), shares, strict=True))
+        claim_average(out, folders[-1], to_text(config), told)
         save_weights(model, RunFolder(out).best_weights)
 
 

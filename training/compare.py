@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 import tyro
 
-from digits import hand_over
 from sat_tf.commands import command_line, exit_status, parse_flags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
@@ -82,21 +81,12 @@ def run(arguments: Arguments) -> str:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
     reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
-    are_digits = SYSTEM_KEY in reports[0]
     for path, report in zip(runs, reports, strict=True):
-        if (SYSTEM_KEY in report) is not are_digits:
-            raise ValueError(
-                f"{path} cannot be compared with {runs[0]}: captioners and digit systems have "
-                "different scores."
-            )
+        if SYSTEM_KEY in report:
+            raise ValueError(f"{path} is a digit system; only captioners can be compared.")
     systems = zip(LABELS, by_system(runs, seeds), strict=False)
     lines = [f"{label}: {', '.join(map(str, paths))}" for label, paths in systems]
-    if not are_digits:
-        lines += compare(list(map(Evaluated.read, folders, reports)), arguments)
-    elif arguments.score_tokens:
-        raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
-    else:
-        lines += hand_over.compare(folders, reports, seeds)
+    lines += compare(list(map(Evaluated.read, folders, reports)), arguments)
     return "\n".join(lines).rstrip()
 
 

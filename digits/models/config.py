@@ -15,7 +15,6 @@ from sat_tf.fields import (
     NonNegative,
     NonNegativeInt,
     Positive,
-    Probability,
     Range,
     Size,
     check_fields,
@@ -58,21 +57,8 @@ class PortionsConfig:
     """Width of the hidden layer of the attention MLP."""
     hidden_dim: Size = 64
     """Width of the hidden layer that turns query and context into an answer."""
-    null_slot: bool = True
-    """A learned annotation beside the portions', where attention rests if the label is absent."""
-    samples: Size = 5
-    """M, samples per query of hard attention, whose gradients are averaged."""
-    draws: Size = 1
-    """Portions that hard attention draws per sample, with replacement."""
-    fill: Literal["mean", "zeros"] = "mean"
-    """Context of hard attention: the mean of the annotations drawn, or all annotations side by
-    side, zero where not drawn."""
-    baseline: Literal["none", "moving_average", "leave_one_out"] = "leave_one_out"
-    """Value subtracted from the return of hard attention's samples."""
-    baseline_decay: Probability = 0.9
-    """Decay of the moving-average baseline."""
-    reward_weight: NonNegative = 1.0
-    """lambda_r, weight of hard attention's score-function term."""
+    samples: Annotated[int, Range(2)] = 5
+    """M, samples per query of hard attention; each one's baseline is the mean of the others."""
     entropy_weight: NonNegative = 0.0
     """lambda_e, weight of hard attention's entropy term."""
     inference: Inference = "argmax"
@@ -80,16 +66,6 @@ class PortionsConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
-        if self.fill == "zeros" and self.attention != "hard":
-            raise invalid_value(
-                "--model.fill",
-                f"mean with `--model.attention {self.attention}`",
-                self.fill,
-                kind="key",
-            )
-        if self.attention == "hard" and self.baseline == "leave_one_out" and self.samples < 2:
-            needed = "at least 2 for the leave_one_out baseline"
-            raise invalid_value("--model.samples", needed, self.samples, kind="key")
 
     @property
     def attends(self) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.model import TrainableModel
-from sat_tf.objectives.estimators import by_sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed
 from sat_tf.ops.replicas import at_least_one_row
@@ -79,25 +78,13 @@ class DigitModel(TrainableModel):
         return f"{names[label]}, read as {names[predicted]}"
 
     def saved_layers(self) -> dict[str, keras.layers.Layer]:
-        """Returns the layers of the model by the names of its attributes.
-
-        Raises:
-            TypeError: Some weights are in none of them, and would not be saved.
-        """
+        """Returns the layers of the model by the names of its attributes."""
         # Keras' bookkeeping is in attributes that begin with an underscore.
-        found = {
+        return {
             name: value
             for name, value in vars(self).items()
             if isinstance(value, keras.layers.Layer) and not name.startswith("_")
         }
-        inside = {id(weight) for layer in found.values() for weight in layer.weights}
-        for weight in self.weights:
-            if id(weight) not in inside:
-                raise TypeError(
-                    f"Expected every weight of {type(self).__name__} in a layer that is an "
-                    f"attribute of it, got {weight.path}."
-                )
-        return found
 
 
 def predicted_class(logits: tf.Tensor) -> tf.Tensor:
@@ -119,12 +106,6 @@ class ClassificationObjective:
         correct = tf.cast(predicted_class(logits) == labels, tf.float32)
         means = {"nll": nll, "accuracy": 100.0 * tf.reduce_mean(correct)}
         return Terms(nll, weighted(means, tf.cast(tf.size(labels), tf.float32)))
-
-
-def at_the_end(values: tf.Tensor, steps: int, samples: int) -> tf.Tensor:
-    """Places values at a rollout's last step, zeros before: `[B M] -> [M, B, steps]`."""
-    padded = tf.pad(values[:, tf.newaxis], [[0, 0], [steps - 1, 0]])
-    return by_sample(padded, samples)
 
 
 def dense(inputs: int, units: int, activation: str | None = None, **kwargs) -> keras.layers.Dense:

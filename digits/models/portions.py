@@ -2,7 +2,7 @@
 
 Training gives the presence of a label; attention has to find its place. Shapes: B strips, P
 portions per strip, L slots (the portions and the null slot), Q queries, D annotation width, M
-samples per query, T draws per sample.
+samples per query.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from digits.figures import alpha_matrix_figure
 from digits.models.config import PortionsConfig
-from digits.models.model import DigitModel, Score, at_the_end, convolution, dense, sequential
+from digits.models.model import DigitModel, Score, convolution, dense, sequential
 from sat_tf.layers.attention import (
     BahdanauAttention,
     Selection,
@@ -25,18 +25,15 @@ from sat_tf.layers.attention import (
     context_vector,
     entropy_share,
 )
-from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
     by_sample,
     learning_signal,
     stochastic_loss,
-    whole_return,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import dropout, replica_seed, step_seeds
-from sat_tf.ops.replicas import global_mean
 
 LABELS = 10
 _DROPOUT = 1  # salt of its masks
@@ -50,7 +47,7 @@ class Answers(NamedTuple):
     alignment_scores: tf.Tensor | None
     """float32 `[B Q, L]`, of the portions, then the null slot; None without attention."""
     log_prob: tf.Tensor | None
-    """float32 `[B Q M, T]`, log p of each slot drawn; None if none was."""
+    """float32 `[B Q M]`, log p of the slot drawn, 0 if none was; None without attention."""
 
 
 class NullSlot(keras.layers.Layer):
@@ -102,16 +99,13 @@ class Portions(DigitModel):
         self.annotation = dense(features, config.annotation_dim, "relu", name="annotation")
         self.queries = keras.layers.Embedding(len(self.labels), config.query_dim, name="queries")
         self.queries.build((None,))
-        slots = portions + (config.attends and config.null_slot)
-        context_dim = config.annotation_dim * (slots if config.fill == "zeros" else 1)
         layers = [keras.layers.Dense(config.hidden_dim, "relu"), keras.layers.Dense(1)]
-        self.answer_layers = sequential(layers, (context_dim + config.query_dim,), "answer")
+        answered = config.annotation_dim + config.query_dim
+        self.answer_layers = sequential(layers, (answered,), "answer")
         if config.attends:
-            self.null = NullSlot(config.annotation_dim, name="null") if config.null_slot else None
+            self.null = NullSlot(config.annotation_dim, name="null")
             self.attention = BahdanauAttention(config.attention_dim, name="attention")
             self.attention.build((None, config.query_dim), (None, None, config.annotation_dim))
-        if config.attention == "hard" and config.baseline == "moving_average":
-            self.baseline = MovingAverageBaseline(config.baseline_decay, name="baseline")
         self.objective = PresenceObjective(config)
         self.built = True
 
@@ -146,7 +140,7 @@ class Portions(DigitModel):
         Args:
             images: float32 `[B, 28, 28 P, 1]` in [0, 1].
             selection: How attention takes its context; see `attention_weights`.
-            samples: M, answers per query, each with its own draw of slots.
+            samples: M, answers per query, each with its own slot.
             seed: int32 `[2]`, for `sample` and dropout.
             training: Apply dropout.
         """
@@ -157,32 +151,13 @@ class Portions(DigitModel):
             reduce = {"max": tf.reduce_max, "sum": tf.reduce_sum}
             context = reduce.get(self.config.attention, tf.reduce_mean)(annotations, axis=1)
             return Answers(self._answer(tf.repeat(context, count, axis=0), query), None, None)
-        if self.null is not None:
-            annotations = self.null(annotations)
+        annotations = self.null(annotations)
         scores = self.attention(query, annotations)
-        weights, log_prob = self._attend(tf.repeat(scores, samples, axis=0), selection, seed)
-        context = self._context(annotations, weights)
-        return Answers(self._answer(context, tf.repeat(query, samples, axis=0)), scores, log_prob)
-
-    def _attend(
-        self, scores: tf.Tensor, selection: Selection, seed: tf.Tensor | None
-    ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns weights of the slots `[rows, L]`, and log p of those drawn `[rows, T]`."""
-        if selection != "sample":
-            return attention_weights(scores, selection).weights, None
-        seeds = step_seeds(seed, self.config.draws)
-        draws = [attention_weights(scores, "sample", seed_t) for seed_t in tf.unstack(seeds)]
-        drawn = tf.stack([draw.weights for draw in draws])
-        reduce = tf.reduce_max if self.config.fill == "zeros" else tf.reduce_mean
-        return reduce(drawn, axis=0), tf.stack([draw.log_prob for draw in draws], axis=-1)
-
-    def _context(self, annotations: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Returns contexts `[rows, D]`, or `[rows, L D]` with zeros for slots not chosen."""
-        if self.config.fill == "mean":
-            return context_vector(annotations, weights)
-        weights = by_image(weights, annotations)
-        kept = weights[..., tf.newaxis] * annotations[:, tf.newaxis]
-        return tf.reshape(kept, [-1, annotations.shape[1] * annotations.shape[2]])
+        seed = tf.unstack(step_seeds(seed, 1))[0] if selection == "sample" else None
+        chosen = attention_weights(tf.repeat(scores, samples, axis=0), selection, seed)
+        context = context_vector(annotations, chosen.weights)
+        answers = self._answer(context, tf.repeat(query, samples, axis=0))
+        return Answers(answers, scores, chosen.log_prob)
 
     def _answer(self, context: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
         return self.answer_layers(tf.concat([context, query], axis=-1))[:, 0]
@@ -211,9 +186,8 @@ class Portions(DigitModel):
         place = tf.argmax(places, axis=1)
         once = tf.cast(tf.reduce_sum(places, axis=1) == 1.0, tf.float32)
         scores["location_accuracy"] = Score(100.0 * tf.cast(found == place, tf.float32), once)
-        if self.null is not None:
-            resting = tf.cast(found == self.portions, tf.float32)
-            scores["null_accuracy"] = Score(100.0 * resting, 1.0 - present)
+        resting = tf.cast(found == self.portions, tf.float32)
+        scores["null_accuracy"] = Score(100.0 * resting, 1.0 - present)
         return scores
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
@@ -244,7 +218,7 @@ class PresenceObjective:
     """Cross-entropy of the presence of each label, nats per query.
 
     Hard attention maximises the ELBO, with the gradient of `estimators`: a query with M samples
-    is an example, its T draws are the steps, and the last draw is rewarded.
+    is an example, and a sample's one draw its only step.
     """
 
     def __init__(self, config: PortionsConfig) -> None:
@@ -271,14 +245,14 @@ class PresenceObjective:
         )
         present = tf.repeat(tf.reshape(model.presence(batch["labels"]), [-1]), samples)
         log_lik = -tf.nn.sigmoid_cross_entropy_with_logits(present, answers.logits)
-        loss, mean_return, means = -tf.reduce_mean(log_lik), None, {}
+        loss, means = -tf.reduce_mean(log_lik), {}
         if config.attends:
             means["alpha_entropy"] = tf.reduce_mean(entropy_share(answers.alignment_scores))
         if self.hard:
             means["reward"] = tf.reduce_mean(log_lik)
-            log_prob = by_sample(answers.log_prob, samples)
+            log_prob = by_sample(answers.log_prob[:, tf.newaxis], samples)
             entropy = attention_entropy(answers.alignment_scores)[tf.newaxis, :, tf.newaxis]
-            log_lik = at_the_end(log_lik, config.draws, samples)
+            log_lik = by_sample(log_lik[:, tf.newaxis], samples)
             rollout = Rollout(
                 log_prob=log_prob,
                 entropy=tf.broadcast_to(entropy, tf.shape(log_prob)),
@@ -286,13 +260,8 @@ class PresenceObjective:
                 reward=tf.stop_gradient(log_lik),
                 mask=tf.ones_like(log_prob),
             )
-            average = 0.0
-            if model.baseline is not None:
-                mean_return = global_mean(whole_return(rollout.reward))
-                average = model.baseline(mean_return)
-            weights = config.reward_weight, config.entropy_weight
-            estimator = Estimator(*weights, baseline=config.baseline)
-            signal = learning_signal(rollout, estimator, average)
+            estimator = Estimator(1.0, config.entropy_weight, baseline="leave_one_out")
+            signal = learning_signal(rollout, estimator)
             loss = stochastic_loss(rollout, signal, estimator)
         size = tf.cast(tf.shape(batch["labels"])[0], tf.float32)
-        return Terms(loss, weighted(means, size), mean_return)
+        return Terms(loss, weighted(means, size))

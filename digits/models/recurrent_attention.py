@@ -26,7 +26,6 @@ from digits.models.model import (
     DigitModel,
     Reading,
     Score,
-    at_the_end,
     convolution,
     dense,
     predicted_class,
@@ -347,6 +346,12 @@ class DRAM(RecurrentAttention):
     def answer(self, state: DRAMState) -> tf.Tensor:
         """Computes the logits from the lower h."""
         return self.classifier(state.lower[0])
+
+
+def at_the_end(values: tf.Tensor, steps: int, samples: int) -> tf.Tensor:
+    """Places values at a rollout's last step, zeros before: `[B M] -> [M, B, steps]`."""
+    padded = tf.pad(values[:, tf.newaxis], [[0, 0], [steps - 1, 0]])
+    return by_sample(padded, samples)
 
 
 class GlimpseObjective:

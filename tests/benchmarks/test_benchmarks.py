@@ -7,6 +7,7 @@ from PIL import Image
 
 import sat_tf
 from benchmarks import step
+from benchmarks.measure import command
 from sat_tf.trained.lite import cache
 from serving.export import export
 from tests.image_files import smooth
@@ -17,20 +18,12 @@ BENCHMARKS = {
     "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images_s"),
     "run --only startup": ([*TOY, "--only", "startup", "--images", "8"], "times_imports"),
     "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "relative_variance"),
-    "serving_latency": (
-        ["--run-dir", "RUN", "--batches", "1", "--repeats", "1"],
-        "whole_over_encoder",
-    ),
-    "serving_load": (
-        ["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"],
-        "images_s",
-    ),
-    "serving_fuzz": (["EXPORT", "--seconds", "1", "--clients", "1"], "slowest look"),
+    "serving_latency": (["--run-dir", "RUN", "--batches", "1", "--repeats", "1"], "search_ms"),
+    "serving_load": (["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"], "images_s"),
     "bulk": (
         ["--run-dir", "RUN", "--images", "IMAGES", "--export", "EXPORT", "--photos", "4"],
         "SavedModel: ",
     ),
-    "large_folder": (["60"], "beyond those of 200 images"),
     "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }
 
@@ -57,10 +50,11 @@ def test_it_measures_and_prints(name, places, capfd, monkeypatch):
         monkeypatch.delenv(cache.SWITCH)
     flags, says = BENCHMARKS[name]
     module = importlib.import_module(f"benchmarks.{name.split()[0]}")
-    assert module.main([places.get(flag, flag) for flag in flags]) == 0
+    assert command(module.run, [places.get(flag, flag) for flag in flags]) == 0
     assert says in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_training_step_is_measured_beside_the_baseline(monkeypatch):
     from benchmarks.models import SHAPES
 

@@ -9,13 +9,11 @@ from digits import runs as training_digits
 from digits.config import DigitData, read_digit_config, to_text
 from digits.data import load_digits
 from digits.recipes import RECIPES
-from digits.runs import load, new_model, start_from
+from digits.runs import new_model, start_from
 from sat_tf.run_folder import RunFolder
-from sat_tf.weights import save_weights, weight_arrays
-from tests.digits.digit_fixtures import made_up, train
-from training.average import main as average
+from sat_tf.weights import save_weights
+from tests.digits.conftest import made_up
 from training.data.examples import DataError
-from training.evaluate import command as evaluate
 from training.train import main
 
 SMALL = {"glimpses": 2, "glimpse_dim": 4, "hidden_dim": 4, "glimpse_filters": 1}
@@ -58,24 +56,6 @@ def test_it_starts_from_another_run(hard_digits_run, tiny_digits, tmp_path, caps
     said = capsys.readouterr().out
     assert f"Initialized with weights of {hard_digits_run}: encoder, annotation, " in said
     assert read_digit_config(tmp_path / "run").init_from == str(hard_digits_run)
-
-
-def weights_of(run_dir):
-    return weight_arrays(load(read_digit_config(run_dir), run_dir))
-
-
-def test_digit_runs_are_averaged_and_evaluated(
-    hard_digits_run, tiny_digits, mnist, tmp_path, unvalidated
-):
-    tuned, out = tmp_path / "tuned", tmp_path / "out"
-    flags = ["--recipe", "digits_queries_hard", "--model.baseline", "moving_average"]
-    flags += [*tiny_digits, "--fit.epochs", "1", "--init-from", str(hard_digits_run), "--seed", "1"]
-    train(tuned, *flags, data_dir=mnist)
-    assert average([str(hard_digits_run), str(tuned), "--run-dir", str(out)]) == 0
-    first, second, mean = map(weights_of, (hard_digits_run, tuned, out))
-    for name, value in mean.items():
-        np.testing.assert_allclose(value, 0.5 * (first[name] + second[name]), atol=1e-6)
-    assert evaluate.main(["--run-dir", str(out), "--data-dir", str(mnist)]) == 0
 
 
 DATA = DigitData(dev_digits=20)

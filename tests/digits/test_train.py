@@ -11,7 +11,7 @@ from digits.config import read_digit_config
 from digits.recipes import RECIPES, parse, single_dir
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
-from tests.digits.digit_fixtures import train
+from tests.digits.conftest import train
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, report_of
 from training.run_state.checkpoints import last_progress
@@ -19,7 +19,7 @@ from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop
 from training.train import main
 
-HARD = ("--recipe", "digits_queries_hard", "--model.baseline", "moving_average")
+HARD = ("--recipe", "digits_queries_hard")
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -10,12 +10,6 @@ import pytest
 from PIL import Image
 
 from tests.built_once import built_once
-from tests.digits.digit_fixtures import (  # noqa: F401  (fixtures, found by name)
-    hard_digits_run,
-    make_mnist,
-    mnist,
-    tiny_digits,
-)
 from tests.training.small_runs import hide_meteor, meteor_hidden, scenes_encoder, skip_validation
 from training.train import main
 

@@ -182,28 +182,6 @@ def test_a_run_that_was_not_evaluated_is_an_error_that_says_how(capsys, soft_run
     assert "report.json" in said and f"training.evaluate --run-dir '{run}' --split dev" in said
 
 
-def test_digit_systems_are_compared_without_intervals(capsys, hard_digits_run, tmp_path):
-    report = json.loads((hard_digits_run / "evaluation" / "dev" / "report.json").read_text())
-    error = report["scores"]["error"]
-    report["scores"] |= {"error": error - 5.0, "own": 1.0}
-    (tmp_path / "report.json").write_text(json.dumps(report))
-    said = compared(capsys, hard_digits_run, tmp_path)
-    assert "dev, 20 examples" in said and "Note: there are no intervals" in said
-    scores, differences = numbers(said, "error ")
-    assert scores == pytest.approx([error, error - 5.0], abs=0.006) and differences == [-5.0]
-    assert "own" not in said
-
-
-def test_digit_systems_scored_on_other_examples_are_not_compared(capsys, hard_digits_run, tmp_path):
-    content = (hard_digits_run / "evaluation" / "dev" / "report.json").read_text()
-    digits, portions = json.loads(content), json.loads(content)
-    digits["digits_fingerprint"] = "0" * 64
-    portions["configuration"]["data"]["portions"] = 3
-    for report in (digits, portions):
-        (tmp_path / "report.json").write_text(json.dumps(report))
-        assert "was scored on other examples" in refused(capsys, hard_digits_run, tmp_path)
-
-
 def test_scores_by_other_boxes_are_left_out(capsys, copy):
     def with_boxes(boxes):
         return lambda report: report | {"grounding": {"boxes": boxes}}

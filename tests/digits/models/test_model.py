@@ -1,32 +1,25 @@
-"""The weights of a digit system: all of them in layers that are its attributes."""
+"""Digit models on replicas, of which one may get no images."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
-from digits.models.model import DigitModel
+from digits.models.config import PortionsConfig, STNConfig
 from digits.models.portions import Portions
-from digits.models.recurrent_attention import DRAM, RAM
 from digits.models.stn import STN
 from tests.digits.models.small_models import terms_of
 from training.distributed import make_strategy
 
-LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}
 MODELS = {
-    "ram": lambda: RAM(RAMConfig(**LOOKS, core="lstm", baseline="learned"), 12, classes=7),
-    "dram": lambda: DRAM(DRAMConfig(**LOOKS, glimpse_filters=2, context_filters=2), 12, 7),
     "stn": lambda: STN(STNConfig(output_size=8, filters=2, hidden_dim=4), 12, classes=7),
     "mask": lambda: STN(STNConfig(attention="mask", filters=2, hidden_dim=4), 12, classes=7),
-    "portions": lambda: Portions(
-        PortionsConfig(filters=1, annotation_dim=4, attention="hard", baseline="moving_average"), 2
-    ),
+    "portions": lambda: Portions(PortionsConfig(filters=1, annotation_dim=4, attention="hard"), 2),
 }
 """Constructors of small models."""
 
 
-def make_batch(name: str, count: int = 4) -> dict[str, np.ndarray]:
+def make_batch(name: str, count: int) -> dict[str, np.ndarray]:
     """Images of noise that a model of `MODELS` takes, with labels."""
     rng = np.random.default_rng(0)
     strips = name == "portions"
@@ -35,32 +28,7 @@ def make_batch(name: str, count: int = 4) -> dict[str, np.ndarray]:
     return {"images": images.astype(np.float32), "labels": labels.astype(np.int32)}
 
 
-class Line(DigitModel):
-    """A model of one layer."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.dense = keras.layers.Dense(1)
-        self.dense.build((None, 3))
-        self.built = True
-
-
-class Loose(Line):
-    """A model with a layer in a list."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.more = [keras.layers.Dense(1)]
-        self.more[0].build((None, 3))
-
-
-def test_the_layers_that_are_saved_hold_every_weight():
-    assert set(Line().saved_layers()) == {"dense"}
-    with pytest.raises(TypeError, match="Loose in a layer"):
-        Loose().saved_layers()
-
-
-@pytest.mark.parametrize("name", ["stn", "mask", "portions"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_batch_without_images_adds_no_gradient(name: str):
     model = MODELS[name]()
     with tf.GradientTape() as tape:

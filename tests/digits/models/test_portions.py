@@ -35,6 +35,11 @@ def annotations_of(model: Portions, image: np.ndarray) -> np.ndarray:
     return np.stack([model.annotation(model.encoder(part[None]))[0].numpy() for part in cut])
 
 
+def slots_of(model: Portions, image: np.ndarray) -> np.ndarray:
+    """Annotations of the portions and of the null slot."""
+    return np.concatenate([annotations_of(model, image), model.null.annotation.numpy()[0]])
+
+
 def answer(model: Portions, context: np.ndarray, query: np.ndarray) -> float:
     """`w . relu(W [z, q] + b) + c`."""
     first, bias, last, offset = (w.numpy() for w in model.answer_layers.weights)
@@ -50,15 +55,12 @@ def scores_of(model: Portions, slots: np.ndarray, query: np.ndarray) -> np.ndarr
 
 
 @pytest.mark.parametrize("queries", ["one", "all"])
-@pytest.mark.parametrize("null_slot", [True, False])
-def test_soft_attention_is_its_equations(queries, null_slot):
-    model, batch = make_model(queries=queries, null_slot=null_slot), make_batch()
+def test_soft_attention_is_its_equations(queries):
+    model, batch = make_model(queries=queries), make_batch()
     answers = model(batch["images"])
     rows = itertools.product(batch["images"].numpy(), model.queries.embeddings.numpy())
     for row, (image, query) in enumerate(rows):
-        slots = annotations_of(model, image)
-        if null_slot:
-            slots = np.concatenate([slots, model.null.annotation.numpy()[0]])
+        slots = slots_of(model, image)
         scores = scores_of(model, slots, query)
         np.testing.assert_allclose(answers.alignment_scores[row], scores, rtol=1e-4, atol=1e-5)
         wanted = answer(model, softmax(scores) @ slots, query)
@@ -79,62 +81,48 @@ def test_comparators_see_the_annotations_without_regard_to_the_query(kind):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("fill", "draws"), [("mean", 1), ("mean", 2), ("zeros", 1), ("zeros", 2)])
-def test_hard_attention_takes_what_it_drew(monkeypatch, fill, draws):
-    model = make_model(attention="hard", fill=fill, draws=draws)
-    batch, drawn = make_batch(), [(0, 3), (2, 2)]
-    monkeypatch.setattr("sat_tf.layers.attention.multinoulli", Prescribed(drawn))
+def test_hard_attention_takes_what_it_drew(monkeypatch):
+    model, batch, drawn = make_model(attention="hard"), make_batch(), [0, 2]
+    monkeypatch.setattr("sat_tf.layers.attention.multinoulli", Prescribed([[s] for s in drawn]))
     answers = model(batch["images"], selection="sample", seed=SEED)
     query = model.queries.embeddings.numpy()[0]
-    for row, image in enumerate(batch["images"].numpy()):
-        slots = np.concatenate([annotations_of(model, image), model.null.annotation.numpy()[0]])
-        chosen = drawn[row][:draws]
-        kept = np.zeros_like(slots)
-        kept[list(chosen)] = slots[list(chosen)]
-        context = kept.ravel() if fill == "zeros" else slots[list(chosen)].mean(axis=0)
-        wanted = answer(model, context, query)
+    for row, (image, slot) in enumerate(zip(batch["images"].numpy(), drawn, strict=True)):
+        wanted = answer(model, slots_of(model, image)[slot], query)
         np.testing.assert_allclose(answers.logits[row], wanted, rtol=1e-4, atol=1e-5)
         log_alpha = np.log(softmax(answers.alignment_scores[row].numpy()))
-        np.testing.assert_allclose(answers.log_prob[row], log_alpha[list(chosen)], rtol=1e-4)
+        np.testing.assert_allclose(answers.log_prob[row], log_alpha[slot], rtol=1e-4)
 
 
 def flat(gradients) -> np.ndarray:
     return np.concatenate([np.ravel(tf.convert_to_tensor(g)) for g in gradients if g is not None])
 
 
-@pytest.mark.parametrize(
-    ("baseline", "samples", "draws"),
-    [("none", 1, 1), ("none", 1, 2), ("leave_one_out", 2, 1), ("moving_average", 1, 1)],
-)
-def test_the_expected_gradient_is_the_bound_s(monkeypatch, baseline, samples, draws):
+def test_the_expected_gradient_is_the_bound_s(monkeypatch):
     """Every way to draw, weighed by its probability, against `d E[log p(y|s)]` by enumeration."""
-    options = {"baseline": baseline, "samples": samples, "draws": draws, "null_slot": True}
-    model, batch = make_model(2, attention="hard", **options), make_batch(np.array([[9, 1]]))
-    slots = 3
-    if baseline == "moving_average":
-        model.baseline.update(-0.7)
-    weights = [w for w in model.trainable_weights if "baseline" not in w.path]
+    model = make_model(2, attention="hard", samples=2)
+    batch, slots = make_batch(np.array([[9, 1]])), 3
+
+    def draw(*drawn: int) -> None:
+        fake = Prescribed([[slot] for slot in drawn])
+        monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
+
+    weights = model.trainable_weights
     with tf.GradientTape() as tape:
         answers = model(batch["images"])
         log_alpha = tf.nn.log_softmax(answers.alignment_scores)[0]
         expected = 0.0
-        for path in itertools.product(range(slots), repeat=draws):
-            fake = Prescribed([path])
-            monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
+        for slot in range(slots):
+            draw(slot)
             logit = model(batch["images"], selection="sample", seed=SEED).logits[0]
-            log_p = sum(log_alpha[s] for s in path)
-            expected += tf.exp(log_p) * tf.math.log_sigmoid(logit)  # a 9 is there
+            expected += tf.exp(log_alpha[slot]) * tf.math.log_sigmoid(logit)  # a 9 is there
     wanted = -flat(tape.gradient(expected, weights))
     probability = np.exp(log_alpha.numpy())
     total = np.zeros_like(wanted)
-    for path in itertools.product(range(slots), repeat=samples * draws):
-        fake = Prescribed(np.reshape(path, [samples, draws]))
-        monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
-        if baseline == "moving_average":
-            model.baseline.average.assign(-0.7)
+    for drawn in itertools.product(range(slots), repeat=2):
+        draw(*drawn)
         with tf.GradientTape() as tape:
             loss, logs = terms_of(model, batch)
-        total += np.prod(probability[list(path)]) * flat(tape.gradient(loss, weights))
+        total += np.prod(probability[list(drawn)]) * flat(tape.gradient(loss, weights))
     np.testing.assert_allclose(total, wanted, rtol=2e-3, atol=2e-5 * np.abs(wanted).max() + 1e-6)
     assert np.abs(wanted).max() > 1e-3
     assert set(logs) == set(model.objective.log_names)
@@ -172,17 +160,3 @@ def test_figures_count_labels_and_places(monkeypatch):
             "null_accuracy": 100.0,
         }
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"fill": "zeros"}, "--model.fill"),
-        ({"attention": "hard", "samples": 1}, "--model.samples"),
-        ({"digit": 10}, "--model.digit"),
-        ({"draws": 0}, "--model.draws"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_errors(options, named):
-    with pytest.raises(ValueError, match=named):
-        PortionsConfig(**options)

@@ -8,12 +8,12 @@ import zlib
 import numpy as np
 import pytest
 
-from benchmarks.scores import jar_statistics
 from sat_tf.errors import TablesError
 from sat_tf.scores import meteor_tables
 from sat_tf.scores.meteor_align import Match, align
 from sat_tf.scores.meteor_scoring import ENGLISH, Meteor, meteor_scores, tables_of
 from sat_tf.scores.meteor_words import java_hash, split_english
+from tests.sat_tf.scores.java_programs import jar_statistics
 from training.metrics.captions import paired_over_seeds, score_captions, score_interval
 
 # Caption, references: one thing that METEOR treats apart in each.

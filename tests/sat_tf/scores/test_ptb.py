@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from benchmarks.scores import jar_tokens
 from sat_tf.scores.ptb import split_words
+from tests.sat_tf.scores.java_programs import jar_tokens
 
 # Caption, tokens; "|" separates tokens with blanks around it.
 CAPTIONS = [
