@@ -10,7 +10,7 @@ from digits.models.config import PortionsConfig
 from digits.models.portions import Portions
 from tests.digits.models.small_models import SEED, terms_of
 from tests.sat_tf.layers.decoder_numpy import softmax
-from tests.sat_tf.objectives.estimator_toys import Prescribed
+from tests.sat_tf.objectives.decoder_outputs import Prescribed
 
 SIZES = {"filters": 1, "annotation_dim": 4, "query_dim": 3, "attention_dim": 5, "hidden_dim": 6}
 LABELS = np.array([[9, 1, 9], [0, 1, 2]], np.int32)

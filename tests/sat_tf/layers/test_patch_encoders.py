@@ -185,17 +185,6 @@ def test_pytorch_matrices_are_transposed(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_standardized_weights_give_standardized_annotations(tmp_path):
-    weights = converted(tmp_path, arrays())
-    pixels = np.random.default_rng(1).uniform(0, 255, [6, 12, 12, 3]).astype(np.float32)
-    raw = np.asarray(Encoder(NAME, 12, weights=weights)(pixels)).reshape(-1, 8)
-    mean, deviation = raw.mean(axis=0), raw.std(axis=0)
-    target = tmp_path / "std.weights.h5"
-    standardized.standardize(EncoderConfig(NAME, None, weights), target, mean, deviation)
-    found = np.asarray(Encoder(NAME, 12, weights=str(target))(pixels)).reshape(-1, 8)
-    np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
-
-
 @pytest.mark.parametrize("tap", [None, "stage1"])
 def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
     source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
@@ -219,13 +208,17 @@ FAMILIES = {
 }
 
 
+def named(family, monkeypatch) -> str:
+    """Name of a tiny transformer of another family, for images of 12 pixels."""
+    arguments, extra = FAMILIES[family]
+    made = patch_encoders.PatchTransformer(family, arguments, 4, extra, 12)
+    monkeypatch.setitem(patch_encoders.PRESETS, f"tiny_{family}", made)
+    return f"keras_hub:tiny_{family}"
+
+
 @pytest.fixture(params=FAMILIES)
 def other_family(request, monkeypatch) -> str:
-    """Name of a tiny transformer of another family, for images of 12 pixels."""
-    arguments, extra = FAMILIES[request.param]
-    made = patch_encoders.PatchTransformer(request.param, arguments, 4, extra, 12)
-    monkeypatch.setitem(patch_encoders.PRESETS, f"tiny_{request.param}", made)
-    return f"keras_hub:tiny_{request.param}"
+    return named(request.param, monkeypatch)
 
 
 def test_other_families_give_normalised_patches_in_order(other_family):
@@ -246,16 +239,16 @@ def test_other_families_have_one_size_and_one_tap(other_family):
         Encoder(other_family, 12, tap="stage1")
 
 
-def test_other_families_load_and_standardise_their_files(other_family, tmp_path):
-    backbone = patch_encoders.build(other_family, 12)
-    backbone.save_weights(tmp_path / "w.weights.h5")
+@pytest.mark.parametrize("family", ["dinov2", *FAMILIES])
+def test_standardized_weights_give_standardized_annotations(family, tmp_path, monkeypatch):
+    name = NAME if family == "dinov2" else named(family, monkeypatch)
+    source, target = str(tmp_path / "w.weights.h5"), str(tmp_path / "std.weights.h5")
+    patch_encoders.build(name, patch_encoders.original_size(name)).save_weights(source)
     pixels = np.random.default_rng(1).uniform(0, 255, [4, 12, 12, 3]).astype(np.float32)
-    raw = np.asarray(Encoder(other_family, 12, weights=str(tmp_path / "w.weights.h5"))(pixels))
+    raw = np.asarray(Encoder(name, 12, weights=source)(pixels))
     mean, deviation = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
-    target = str(tmp_path / "std.weights.h5")
-    config = EncoderConfig(other_family, None, str(tmp_path / "w.weights.h5"))
-    standardized.standardize(config, target, mean, deviation)
-    found = np.asarray(Encoder(other_family, 12, weights=target)(pixels))
+    standardized.standardize(EncoderConfig(name, None, source), target, mean, deviation)
+    found = np.asarray(Encoder(name, 12, weights=target)(pixels))
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 
 

@@ -1,7 +1,6 @@
 """Hard attention proved on the real decoder: every path of L = 3 locations over T = 2 words.
 
-The layers compute in float32, so figures agree to some 1e-4 of the largest; `test_estimators`
-holds the same estimators to 1e-5 in float64.
+The layers compute in float32, so figures agree to some 1e-4 of the largest.
 """
 
 import itertools
@@ -16,8 +15,7 @@ from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline, make_baseline
 from sat_tf.objectives.estimators import bound_of
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
-from tests.sat_tf.objectives.decoder_outputs import small_decoder
-from tests.sat_tf.objectives.estimator_toys import Prescribed
+from tests.sat_tf.objectives.decoder_outputs import Prescribed, small_decoder
 
 PLACES, STEPS, WIDTH = 3, 2, 5  # WIDTH: of the decoder's state
 WORDS, CAPTION = np.array([[1, 5]], np.int32), np.array([[5, 2]], np.int32)
@@ -97,10 +95,14 @@ CASES = {
     "paper, unbiased": {**UNBIASED},
     "no baseline, to go": {"baseline": "none", "reward_to_go": True, **UNBIASED},
     "learned, to go": {"baseline": "learned", "reward_to_go": True, **UNBIASED},
+    "learned, whole": {"baseline": "learned", **UNBIASED},
+    "two samples, moving average": SEVERAL,
+    "two samples, learned, to go": {"baseline": "learned", "reward_to_go": True, **SEVERAL},
     "rloo": {"preset": "rloo", "samples": 2},
     "rloo, whole": {"preset": "rloo", "samples": 2, "reward_to_go": False},
     "vimco": {"preset": "vimco", "samples": 2},
     "vimco, whole": {"preset": "vimco", "samples": 2, "reward_to_go": False},
+    "weighted, no baseline": {"bound": "importance_weighted", "baseline": "none", **SEVERAL},
     "weighted, moving average": {"bound": "importance_weighted", **SEVERAL},
     "weighted, learned": {"bound": "importance_weighted", "baseline": "learned", **SEVERAL},
 }

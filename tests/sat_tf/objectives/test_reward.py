@@ -21,8 +21,7 @@ from tests.sat_tf.models.captioner_models import (
     make_model,
     randomise,
 )
-from tests.sat_tf.objectives.decoder_outputs import small_decoder
-from tests.sat_tf.objectives.estimator_toys import Prescribed
+from tests.sat_tf.objectives.decoder_outputs import Prescribed, small_decoder
 
 A, B = UNK + 1, UNK + 2
 PLACES, ROOM = 3, 2
@@ -209,7 +208,7 @@ def test_the_reward_is_told_which_image_a_caption_is_about():
 
 def test_training_raises_the_reward():
     keras.utils.set_random_seed(0)
-    model = make_model("hard", inference="sample")
+    model = make_model()
     compile_model(model, 3e-2, objective=objective_of(model, count_of_a))
     logs = fit(model, make_images(), epochs=30)
     first, last = (np.mean([log["reward"] for log in part]) for part in (logs[:3], logs[-3:]))
