@@ -6,7 +6,6 @@ Shapes: B batch, T words, L locations, D annotation width, K hypotheses of the s
 from __future__ import annotations
 
 import functools
-import inspect
 
 import keras
 import tensorflow as tf
@@ -234,40 +233,17 @@ class Captioner(TrainableModel):
         """Returns the layers that caption: neither the optimiser nor a baseline."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
-    def export(self, *args, **kwargs) -> None:
-        """Writes the teacher-forced model for inference; see `keras.Model.export`.
-
-        Without an `input_signature` a batch has annotations and tokens. `serving.export` writes
-        captioners from image files to captions.
-        """
-        given = inspect.signature(super().export).bind(*args, **kwargs)
-        if given.arguments.get("input_signature") is None:
-            height, width = self.encoder.grid
-            annotations = [None, height * width, self.encoder.annotation_dim]
-            batch = {
-                "annotations": tf.TensorSpec(annotations, tf.float32, "annotations"),
-                "tokens": tf.TensorSpec([None, None], tf.int32, "tokens"),
-            }
-            given.arguments["input_signature"] = [batch]
-        super().export(*given.args, **given.kwargs)
-
     def get_config(self) -> dict:
-        """Returns the constructor arguments, and which parts learn, for `from_config`."""
+        """Returns the constructor arguments."""
         self.decoder.get_config()  # which refuses a quantised decoder: Keras could not load it
         return {
             **keras.layers.Layer.get_config(self),
             "config": to_dict(self.config),
             "vocabulary_size": self.vocabulary_size,
             "load_encoder_weights": False,
-            "trainable_parts": {name: part.trainable for name, part in self.saved_layers().items()},
         }
 
     @classmethod
     def from_config(cls, config: dict) -> Captioner:
-        """Makes a captioner of which the same parts learn, with random weights."""
-        arguments = {**config, "config": from_dict(configs.CaptionerConfig, config["config"])}
-        trainable = arguments.pop("trainable_parts", {})
-        captioner = cls(**arguments)
-        for name, part in captioner.saved_layers().items():
-            part.trainable = trainable.get(name, part.trainable)
-        return captioner
+        """Makes a captioner with random weights."""
+        return cls(**{**config, "config": from_dict(configs.CaptionerConfig, config["config"])})

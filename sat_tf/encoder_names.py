@@ -92,7 +92,6 @@ _SIZES = {
     "base": {"num_layers": 12, "hidden_dim": 768, "num_heads": 12, "intermediate_dim": 3072},
     "large": {"num_layers": 24, "hidden_dim": 1024, "num_heads": 16, "intermediate_dim": 4096},
 }
-_DINOV2_PATCH = 14
 
 
 @dataclass(frozen=True)
@@ -114,29 +113,28 @@ class PatchTransformer:
     pixels: int | None = None
 
 
-def _dinov2(size: str, registers: int) -> PatchTransformer:
-    arguments = _SIZES[size] | {
-        "patch_size": _DINOV2_PATCH,
-        "num_register_tokens": registers,
-        "antialias_in_interpolation": registers > 0,
-        "use_mask_token": True,
-        # Blocks tapped before the last get the final layer normalisation too, as DINOv2's own
-        # `get_intermediate_layers(norm=True)`.
-        "apply_layernorm": True,
-    }
-    return PatchTransformer("dinov2", arguments, _DINOV2_PATCH, 1 + registers)
-
-
-def _one_size(family: Family, size: str, patch: int, pixels: int) -> PatchTransformer:
+def _preset(
+    family: Family, size: str, patch: int, pixels: int | None = None, registers: int = 0
+) -> PatchTransformer:
     arguments = _SIZES[size] | {"patch_size": patch}
     if family == "vit":
         arguments["mlp_dim"] = arguments.pop("intermediate_dim")
-    return PatchTransformer(family, arguments, patch, int(family != "siglip"), pixels)
+    if family == "dinov2":
+        arguments |= {
+            "num_register_tokens": registers,
+            "antialias_in_interpolation": registers > 0,
+            "use_mask_token": True,
+            # Blocks tapped before the last get the final layer normalisation too, as DINOv2's own
+            # `get_intermediate_layers(norm=True)`.
+            "apply_layernorm": True,
+        }
+    class_token = int(family != "siglip")
+    return PatchTransformer(family, arguments, patch, class_token + registers, pixels)
 
 
 def _named(family: Family, name: str, *sizes: tuple[str, int, int]) -> dict[str, PatchTransformer]:
     return {
-        name.format(size=size, patch=patch, pixels=pixels): _one_size(family, size, patch, pixels)
+        name.format(size=size, patch=patch, pixels=pixels): _preset(family, size, patch, pixels)
         for size, patch, pixels in sizes
     }
 
@@ -146,8 +144,10 @@ _SIGLIP = [("base", 16, 224), ("base", 16, 256), ("base", 16, 384)]
 _SIGLIP += [("large", 16, 256), ("large", 16, 384)]
 
 PRESETS = {
-    **{f"dinov2_{size}": _dinov2(size, 0) for size in _SIZES},
-    **{f"dinov2_with_registers_{size}": _dinov2(size, 4) for size in _SIZES},
+    **{f"dinov2_{size}": _preset("dinov2", size, 14) for size in _SIZES},
+    **{
+        f"dinov2_with_registers_{size}": _preset("dinov2", size, 14, registers=4) for size in _SIZES
+    },
     **_named("vit", "vit_{size}_patch{patch}_{pixels}_imagenet", *_VIT),
     **_named("clip", "clip_vit_{size}_patch{patch}", ("base", 16, 224), ("base", 32, 224)),
     **_named("clip", "clip_vit_{size}_patch{patch}", ("large", 14, 224)),

@@ -105,20 +105,6 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         names = ("gradient_norm", "loss", *self.objective.log_names)
         self._means = SimpleNamespace(value=RunningMeans(names))
 
-    def get_compile_config(self) -> dict | None:
-        """Returns what `compile_from_config` needs, for a saved model; None if not compiled."""
-        if not self.compiled:
-            return None
-        config = super().get_compile_config() or {}
-        names = ("optimizer", "jit_compile", "run_eagerly", "steps_per_execution")
-        kept = {name: config[name] for name in (*names, "auto_scale_loss") if name in config}
-        return {**kept, "clip_norm": self.clip_norm, "seed": self.seed}
-
-    def compile_from_config(self, config: dict) -> None:
-        """Compiles a model that was saved; it minimises its own objective."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        self.build_before_fit()
-
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Takes one step of gradient descent; Keras compiles it and runs it on every replica.
 

@@ -37,45 +37,14 @@ def plain_model(locations: int | None = 5) -> keras.Model:
     return keras.Model([annotations, words], decoder()(annotations, words).logits)
 
 
-def test_a_saved_captioner_comes_back_with_its_policy_and_its_training(tmp_path):
-    keras.utils.set_random_seed(0)
+def test_a_saved_captioner_comes_back_with_its_policy(tmp_path):
     model = sat_tf.Captioner(
         make_config("hard", preset="rloo"), VOCABULARY, dtype="mixed_bfloat16", name="mine"
     )
-    model.compile(keras.optimizers.Adam(0.1), jit_compile=False, clip_norm=0.5, seed=7)
-    batch = make_batch()
-    model.fit(as_dataset(batch, 4), verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert (loaded.name, loaded.dtype_policy.name) == ("mine", "mixed_bfloat16")
-    assert (loaded.clip_norm, loaded.seed, int(loaded.optimizer.iterations)) == (0.5, 7, 1)
-    np.testing.assert_array_equal(loaded(batch).logits, model(batch).logits)
-    ours = model.fit(as_dataset(batch, 4), verbose=0).history["loss"]
-    assert loaded.fit(as_dataset(batch, 4), verbose=0).history["loss"] == ours
-
-
-@pytest.mark.parametrize("learns", [False, True])
-def test_a_saved_captioner_learns_the_parts_that_learned_before(tmp_path, learns):
-    model = make_model(trainable=not learns)
-    model.encoder.trainable, model.decoder.trainable = learns, not learns
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert (loaded.encoder.trainable, loaded.decoder.trainable) == (learns, not learns)
-    assert len(loaded.trainable_variables) == len(model.trainable_variables)
-
-
-def test_a_captioner_is_exported_for_annotations_and_tokens(tmp_path):
-    model, batch = randomise(make_model("hard")), make_batch()
-    model.export(tmp_path / "exported", verbose=False)
-    loaded = tf.saved_model.load(tmp_path / "exported")
-    for rows in (4, 1):
-        part = {name: values[:rows] for name, values in batch.items()}
-        np.testing.assert_allclose(loaded.serve(part).logits, model(part).logits, atol=1e-5)
-    two = {name: batch[name][:2] for name in ("annotations", "tokens")}
-    signature = [{name: tf.TensorSpec(two[name].shape, two[name].dtype) for name in two}]
-    model.export(tmp_path / "other", "tf_saved_model", False, signature)  # by position, as Keras'
-    given = tf.saved_model.load(tmp_path / "other")
-    assert given.serve(two).logits.shape[0] == 2
+    np.testing.assert_array_equal(loaded(make_batch()).logits, model(make_batch()).logits)
 
 
 def test_clipping_measures_gradients_without_the_scale_of_float16():
