@@ -155,33 +155,22 @@ def doubly_stochastic_penalty(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.square(1.0 - attended), axis=-1)
 
 
-def map_cross_entropy(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Cross-entropy of alpha under target maps: `-sum_i g[t,i] log alpha[t,i]`, nats.
+def supervision(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Means]:
+    """Cross-entropy of alpha under target maps: `-sum_t sum_i g[t,i] log alpha[t,i]`.
 
     Args:
         alignment_scores: float32 `[B, T, L]`.
-        targets: `[B, T, L]`, each of sum 1, or all zero at words without a target.
+        targets: `[B, T, L]`, g, each of sum 1, or all zero at words without a target.
 
     Returns:
-        float32 `[B, T]`, zero at words without a target.
+        The mean over captions, a scalar, nats; and `supervision`, nats per word with a target.
 
     References:
         Liu et al. (2017), "Attention Correctness in Neural Image Captioning", eq. 6,
         arXiv:1605.09553.
     """
     log_alpha = tf.nn.log_softmax(alignment_scores)
-    return -tf.reduce_sum(tf.cast(targets, tf.float32) * log_alpha, axis=-1)
-
-
-def supervision(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Means]:
-    """Cross-entropy of alpha under a caption's maps, and `supervision`, nats per word with one.
-
-    Arguments are those of `map_cross_entropy`.
-
-    Returns:
-        The mean over captions, a scalar, and what to log.
-    """
-    entropies = map_cross_entropy(alignment_scores, targets)
+    entropies = -tf.reduce_sum(tf.cast(targets, tf.float32) * log_alpha, axis=-1)
     loss = tf.reduce_mean(tf.reduce_sum(entropies, axis=-1))
     captions = tf.cast(tf.shape(targets)[0], tf.float32)
     words = tf.reduce_sum(tf.cast(tf.reduce_any(targets > 0, axis=-1), tf.float32))

@@ -129,10 +129,18 @@ def test_an_interruption_may_have_its_own_status(capsys):
     assert capsys.readouterr().err == "Stopped by SIGTERM.\n"
 
 
-READING = """
-import atexit, gc, sys, threading
-import tensorflow as tf
+ENDING = """
+import atexit, sys
 from sat_tf.commands import run_process
+{before}
+atexit.register(print, "bye")
+def main():
+    {end}
+run_process(main)
+"""
+READING = """
+import gc, threading
+import tensorflow as tf
 begun = threading.Event()
 def read(number):
     if number:
@@ -146,26 +154,23 @@ begun.wait()
 gc.disable()
 iterator.itself = iterator  # so that the interpreter's end would close it, and wait for ever
 del iterator
-atexit.register(print, "bye")
-def main():
-    {end}
-run_process(main)
 """
 
 
 @pytest.mark.parametrize(
-    ("end", "status", "last"),
+    ("before", "end", "status", "last"),
     [
-        ("return 3", 3, ""),
-        ("sys.exit('no')", 1, "no"),
-        ("raise KeyError('x')", 1, "KeyError: 'x'"),
+        (READING, "return 3", 3, ""),  # ends though a thread of TensorFlow never does
+        ("", "sys.exit('no')", 1, "no"),
+        ("", "raise KeyError('x')", 1, "KeyError: 'x'"),
     ],
+    ids=["reading", "exit", "error"],
 )
-def test_a_process_ends_though_a_thread_of_tensorflow_never_does(end, status, last):
-    command = [sys.executable, "-c", READING.format(end=end)]
+def test_a_process_ends_with_the_status_of_its_command(before, end, status, last):
+    command = [sys.executable, "-c", ENDING.format(before=before, end=end)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (status, "bye\n")
-    assert last in done.stderr.splitlines()[-1]
+    assert not last or done.stderr.splitlines()[-1] == last
 
 
 @pytest.mark.parametrize("loaded", [False, True])

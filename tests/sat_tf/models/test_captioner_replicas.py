@@ -55,14 +55,13 @@ ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "options"),
+    ("kind", "options", "by_image"),
     [
-        ("soft", {}),
-        ("hard", {"preset": "arctic", **ALL_EXPECTED}),
-        ("hard", {"preset": "vimco", "samples": 2, **ALL_EXPECTED}),
+        ("soft", {}, True),
+        ("hard", {"preset": "arctic", **ALL_EXPECTED}, False),
+        ("hard", {"preset": "vimco", "samples": 2, **ALL_EXPECTED}, True),
     ],
 )
-@pytest.mark.parametrize("by_image", [False, True])
 def test_two_replicas_train_as_one_device_does(kind, options, by_image):
     config = make_config(kind, **options)
     weights = randomise(make_model(kind, **options), 0.3).get_weights()
