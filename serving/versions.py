@@ -62,10 +62,7 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
 
 def publish_version(draft: Path, out: Path) -> Path:
     """Gives a finished draft its number by one rename, readable by all and synced to disk."""
-    for path in (*draft.rglob("*"), draft):
-        # Whatever the umask: the server is often another user than the one who exports.
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
+    make_durable(draft)
     while True:
         numbers = (_number(path.name) or 0 for path in out.iterdir())
         version = out / str(max(numbers, default=0) + 1)
@@ -77,3 +74,13 @@ def publish_version(draft: Path, out: Path) -> Path:
             continue  # another export took the number in the meantime
         sync(out)
         return version
+
+
+def make_durable(folder: Path) -> None:
+    """Makes a folder readable by all, whatever the umask, and syncs it to disk.
+
+    A server is often another user than the one who exports.
+    """
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        sync(path)

@@ -26,6 +26,8 @@ LIMIT_OUTPUTS = ("familiarity", "confidence")
 EVERY_BEAM = "every_beam"
 """The signature with the words and the attention of every hypothesis."""
 
+_BATCH_BYTES = 32 * 2**20  # of the images of a request, unless a single one is larger
+_DESCRIBED = (*CAPTION_OUTPUTS, "lengths", "words")  # what attention belongs to
 _RANKED = ("captions", "scores", "lengths", "words")
 # The axes that an output begins with: images, hypotheses, words.
 _LAYOUTS = {
@@ -90,15 +92,15 @@ class Beam:
     """Every hypothesis of one image.
 
     Attributes:
-        captions: The hypotheses, best first, each with its words and its attention. A model without
+        captions: The hypotheses, best first, each with its words and its attention.
             the signature `every_beam` gives the best alone.
-        attention_kind: `soft`, `hard` or `none`; empty if the model does not say.
-        resize: `crop` or `squash`, the fit of images to the encoder's square, likewise.
+        attention_kind: `soft`, `hard` or `none`.
+        resize: `crop` or `squash`, the fit of images to the encoder's square.
     """
 
     captions: tuple[ServedCaption, ...]
-    attention_kind: str = ""
-    resize: str = ""
+    attention_kind: str
+    resize: str
 
 
 class CaptionClient:
@@ -110,10 +112,9 @@ class CaptionClient:
         version: One version of it; the latest by default.
         label: A version by its label, `stable` or `canary` say, instead of by its number.
         batch_size: Images per request, at most.
-        batch_bytes: Bytes of images per request, unless a single one is larger.
 
     Raises:
-        ValueError: Both `version` and `label` are given, or a size is not positive.
+        ValueError: Both `version` and `label` are given, or `batch_size` is not positive.
         OSError: A certificate file cannot be read.
     """
 
@@ -124,16 +125,14 @@ class CaptionClient:
         version: int | None = None,
         label: str | None = None,
         batch_size: int = 8,
-        batch_bytes: int = 32 * 2**20,
     ) -> None:
         if version is not None and label is not None:
             raise ValueError(
                 "Received both `version` and `label`: expected one of them at most, got "
                 f"{version} and {label!r}."
             )
-        for name, size in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
-            if size < 1:
-                raise invalid_value(name, "at least 1", size)
+        if batch_size < 1:
+            raise invalid_value("batch_size", "at least 1", batch_size)
         self.connection, self.model = connection or Connection(), model
         self._channel = self.connection.open()
         self._predict = self._channel.unary_unary(
@@ -141,8 +140,7 @@ class CaptionClient:
             request_serializer=protocol.PredictRequest.SerializeToString,
             response_deserializer=protocol.PredictResponse.FromString,
         )
-        self._version, self._label = version, label
-        self._batch_size, self._batch_bytes = batch_size, batch_bytes
+        self._version, self._label, self._batch_size = version, label, batch_size
 
     def __enter__(self) -> Self:
         return self
@@ -208,7 +206,7 @@ class CaptionClient:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        for batch in split(contents, self._batch_size, self._batch_bytes):
+        for batch in split(contents, self._batch_size, _BATCH_BYTES):
             sent = [content for content in batch if isinstance(content, bytes)]
             found = iter(self._answer(sent, attention, limits) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
@@ -226,13 +224,7 @@ class CaptionClient:
         content = image if isinstance(image, bytes) else read_upright(image)
         request = self._request([content], ())
         request.model_spec.signature_name = EVERY_BEAM
-        try:
-            values, version = self._described(request)
-        except ServingError as error:
-            if "signature" not in str(error) or EVERY_BEAM not in str(error):
-                raise
-            values, version = self._described(self._request([content], ()))
-            return Beam((read_caption(values, 0, version),))
+        values, version = self._values(request, (*_DESCRIBED, "attention_kind", "resize"))
         captions = []
         for rank in range(values["captions"].shape[1]):
             ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
@@ -246,18 +238,19 @@ class CaptionClient:
         self, batch: list[bytes], attention: bool, limits: bool
     ) -> list[ServedCaption | ServingError]:
         """Asks for captions of a batch, and again in halves if it is too large."""
+        needed = (*(_DESCRIBED if attention else CAPTION_OUTPUTS), *(LIMIT_OUTPUTS * limits))
         try:
-            if attention:
-                values, version = self._described(self._request(batch, ()))
-            else:
-                wanted = (*CAPTION_OUTPUTS, *LIMIT_OUTPUTS) if limits else CAPTION_OUTPUTS
-                values, version = self._values(self._request(batch, wanted))
-            if limits and not values.keys() >= {*LIMIT_OUTPUTS}:
-                raise self._without_limits()
+            request = self._request(batch, () if attention else needed)
+            values, version = self._values(request, needed)
             return [read_caption(values, row, version) for row in range(len(batch))]
         except ServingError as error:
-            if limits and f"not found in signature: {LIMIT_OUTPUTS[0]}" in str(error):
-                raise self._without_limits() from error
+            if limits and LIMIT_OUTPUTS[0] in str(error):
+                raise ServingError(
+                    f"{self.model!r} on {self.connection.address} does not send familiarity and "
+                    "confidence: its run was trained without, or it was exported with another "
+                    "search.",
+                    grpc.StatusCode.UNIMPLEMENTED,
+                ) from error
             if not error.too_large:
                 raise
             if len(batch) == 1:
@@ -265,14 +258,6 @@ class CaptionClient:
         half = len(batch) // 2
         parts = (self._answer(part, attention, limits) for part in (batch[:half], batch[half:]))
         return [answer for part in parts for answer in part]
-
-    def _without_limits(self) -> ServingError:
-        return ServingError(
-            f"{self.model!r} on {self.connection.address} does not send familiarity and "
-            "confidence: its run was trained without, or it was exported with another search or "
-            "by an earlier version.",
-            grpc.StatusCode.UNIMPLEMENTED,
-        )
 
     def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
         request = protocol.make_request(batch, outputs, self.model)
@@ -282,12 +267,14 @@ class CaptionClient:
             request.model_spec.version_label = self._label
         return request
 
-    def _values(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
+    def _values(
+        self, request: protocol.PredictRequest, needed: Sequence[str]
+    ) -> tuple[dict[str, np.ndarray], int]:
         """Returns the outputs by name, and the version that answered."""
         response, sent = self.predict(request), request.inputs["image_bytes"].tensor_shape.dim[0]
         try:
             values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
-            _check_answer(values, sent.size)
+            _check_answer(values, sent.size, needed)
         except ValueError as error:
             raise ServingError(
                 f"{self.connection.address} does not answer as a captioner of this version does: "
@@ -296,25 +283,14 @@ class CaptionClient:
             ) from error
         return values, response.model_spec.version.value
 
-    def _described(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
-        """Returns `_values` of a request for all outputs, which must have the words."""
-        values, version = self._values(request)
-        if "words" not in values:
-            raise ServingError(
-                f"Version {version} of {self.model!r} on {self.connection.address} does not send "
-                "the words that maps belong to: export the run again.",
-                grpc.StatusCode.UNIMPLEMENTED,
-            )
-        return values, version
 
-
-def _check_answer(values: Mapping[str, np.ndarray], rows: int) -> None:
+def _check_answer(values: Mapping[str, np.ndarray], rows: int, needed: Sequence[str]) -> None:
     """Checks that outputs have the types and shapes that `read_caption` and `beam` rely on.
 
     Raises:
-        ValueError: One has another, or is missing.
+        ValueError: One has another, or one that is needed is missing.
     """
-    for name in ("captions", "scores", "valid"):
+    for name in needed:
         if name not in values:
             raise ValueError(f"it sends no {name}")
     captions = values["captions"]
@@ -329,9 +305,7 @@ def _check_answer(values: Mapping[str, np.ndarray], rows: int) -> None:
         if found.dtype != kind or not any(found.shape[: len(shape)] == shape for shape in shapes):
             raise ValueError(f"{name} is {found.dtype} {list(found.shape)}")
     lengths = values.get("lengths", np.zeros(1, np.int32))
-    if "words" not in values:
-        return
-    if lengths.min() < 0 or lengths.max() > words:
+    if "words" in values and not 0 <= lengths.min() <= lengths.max() <= words:
         raise ValueError(f"captions of {lengths.min()} to {lengths.max()} words")
 
 

@@ -123,23 +123,13 @@ class Connection:
                 late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
                 # A passed deadline does not say that nobody was there.
                 cause = cause if cause and late else self._explain(error, request)
-                if late or not self._may_come_back(error) or not self.retries:
-                    raise cause from error
-                if (tries > self.retries and not self.wait) or time.monotonic() >= end:
+                waits = self.retries and (tries <= self.retries or self.wait)
+                if late or not waits or not _may_come_back(error) or time.monotonic() >= end:
                     raise cause from error
             if tries == 1 + self.retries:
                 _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
             pause = min(0.05 * 2 ** min(tries, 8), _MOST_SECONDS)
             time.sleep(min(pause, max(end - time.monotonic(), 0.0)))
-
-    def _may_come_back(self, error: grpc.RpcError) -> bool:
-        """Returns whether nobody listens, or the server ended the call to restart."""
-        details = error.details() or ""
-        return (
-            error.code() in _AWAY
-            and details != _CLOSED
-            and "handshake failed" not in details.lower()
-        )
 
     def _explain(self, error: grpc.RpcError, request: Any) -> ServingError:
         details = printable(error.details() or "no details")
@@ -178,3 +168,10 @@ class Connection:
             wanted = "a client certificate (--cert, --key)" if encrypted else "TLS (--tls)"
             return f"{self.address} closed the connection: does it want {wanted}? ({details})"
         return f"{self.address} is unavailable: {details}"
+
+
+def _may_come_back(error: grpc.RpcError) -> bool:
+    """Returns whether nobody listens, or the server ended the call to restart."""
+    details = error.details() or ""
+    handshake = "handshake failed" in details.lower()
+    return error.code() in _AWAY and details != _CLOSED and not handshake

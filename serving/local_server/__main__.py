@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +19,7 @@ import tyro
 
 from sat_tf.commands import exit_status, loading, parse_flags, printable
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, Range, check_fields
+from sat_tf.fields import Range, check_fields
 from serving.process import check_port, return_freed_memory
 
 _MAX_MB = 2047  # gRPC's limit
@@ -41,14 +40,8 @@ class Arguments:
     """0.0.0.0 lets other machines in; there is no TLS."""
     model: str = "captioner"
     """The name callers ask for."""
-    label: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A name for a version, which is then served beside the newest: --label stable=3."""
     max_request_mb: Annotated[int, Range(1, _MAX_MB)] = 64
     """Larger requests are refused."""
-    max_batch_size: PositiveInt = 32
-    """Images per request, as in TF Serving's batching.config."""
-    poll_seconds: Annotated[float, Range(0, _DAY, without_low=True)] = 1.0
-    """Time between two looks for new versions."""
     grace_seconds: Annotated[float, Range(0, _DAY)] = 30.0
     """Time for calls in flight once the server is told to stop."""
 
@@ -68,7 +61,6 @@ class _Printable(logging.Formatter):
 
 def run(arguments: Arguments) -> int:
     """Serves until SIGTERM or SIGINT; a second one ends the calls in flight too."""
-    labels = parse_labels(arguments.label)
     check_fields(arguments)
     if not arguments.export_dir.is_dir():
         expected = "a folder that holds version folders"
@@ -82,7 +74,6 @@ def run(arguments: Arguments) -> int:
     with loading():
         import tensorflow as tf
 
-        from serving.local_server.servable import Limits
         from serving.local_server.server import LocalServer
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
@@ -103,9 +94,7 @@ def run(arguments: Arguments) -> int:
         model=arguments.model,
         host=arguments.host,
         port=arguments.port,
-        labels=labels,
-        limits=Limits(arguments.max_batch_size, arguments.max_request_mb * 2**20),
-        poll_seconds=arguments.poll_seconds,
+        max_bytes=arguments.max_request_mb * 2**20,
     )
     print(f"Serving {arguments.model} on {server.address}", flush=True)
     # A signal that arrives just before an endless wait begins would be handled only after it.
@@ -113,21 +102,6 @@ def run(arguments: Arguments) -> int:
         pass
     server.stop(arguments.grace_seconds)
     return 0
-
-
-def parse_labels(labels: Sequence[str]) -> dict[str, int]:
-    """Reads versions by label from `NAME=VERSION`.
-
-    Raises:
-        ValueError: One has another form, or a name comes twice.
-    """
-    versions: dict[str, int] = {}
-    for label in labels:
-        name, _, version = label.partition("=")
-        if not name or not version.isdecimal() or name in versions:
-            raise invalid_value("label", "NAME=VERSION, each name once", repr(label))
-        versions[name] = int(version)
-    return versions
 
 
 if __name__ == "__main__":

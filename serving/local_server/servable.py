@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -18,44 +17,39 @@ from serving.local_server import statuses
 from serving.saved_model import load_session
 from serving.versions import WARM_UP_FILE
 
-DEFAULT_SIGNATURE = "serving_default"
+MAX_ROWS = 32
+"""Images per request, as in TF Serving's `batching.config`."""
+MAX_BYTES = 64 * 2**20
 
-_METHODS = tuple(f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
+_DEFAULT_SIGNATURE = "serving_default"
 _MAX_MILLISECONDS = 2**31 - 1
 _MAX_DIMENSIONS = 32  # TensorFlow's conversion to NumPy crashes on strings of more
 _BYTES_PER_STRING = 24  # kept by the runtime beside the characters
 _NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of one request.
-
-    Attributes:
-        rows: Images per request, as `max_batch_size` is for the real server.
-        bytes: Memory that an input may take; a few bytes can claim to be a huge tensor.
-    """
-
-    rows: int = 32
-    bytes: int = 64 * 2**20
-
-
 class Servable:
     """A SavedModel in its own session, warmed up.
+
+    Args:
+        path: The version's folder.
+        max_bytes: Memory that an input may take; a few bytes can claim to be a huge tensor.
 
     Raises:
         Exception: The folder is not a SavedModel with the tag `serve`, or a warm-up request
             fails; TensorFlow raises several types.
     """
 
-    def __init__(self, path: Path, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         # Sets of outputs that are run, by signature: the session compiles each for good.
         self._output_sets: dict[str, list[frozenset[str]]] = {}
         self._session, loaded = load_session(path)
         try:
-            self.signatures = dict(loaded.signature_def)
-            inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
+            found = loaded.signature_def.items()
+            # Without inputs there is the one that initialises the graph.
+            self._signatures = {name: signature for name, signature in found if signature.inputs}
+            inputs = [i for s in self._signatures.values() for i in s.inputs.values()]
             # The runtime's own code reads tensors, and so what the real server accepts is accepted
             # here. In the session: what eager operations fail to read leaks memory.
             with self._session.graph.as_default(), tf.device("/CPU:0"):
@@ -86,8 +80,11 @@ class Servable:
             StatusError: The request does not fit the model.
             tf.errors.OpError: The runtime's own errors, a passed deadline among them.
         """
-        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-        signature = self._signature(name)
+        name = request.model_spec.signature_name or _DEFAULT_SIGNATURE
+        signature = self._signatures.get(name)
+        if signature is None:
+            message = f'Serving signature key "{name}" not found.'
+            raise statuses.StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
         # The smallest set of outputs that was warmed up and holds those asked for, or all.
@@ -102,19 +99,6 @@ class Servable:
             proto = tf.make_tensor_proto(values[alias], signature.outputs[alias].dtype)
             response.outputs[alias].CopyFrom(proto)
         return response
-
-    def _signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        signature = self.signatures.get(name)
-        if signature is None:
-            message = f'Serving signature key "{name}" not found.'
-            raise statuses.StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
-        if signature.method_name not in _METHODS:
-            raise statuses.StatusError(
-                grpc.StatusCode.INTERNAL,
-                "Expected prediction signature method_name to be one of "
-                f"{{{', '.join(_METHODS)}}}. Was: {signature.method_name}",
-            )
-        return signature
 
     def _read_inputs(self, signature, inputs) -> dict[str, np.ndarray]:
         """Reads the tensors sent, by their names in the graph."""
@@ -160,7 +144,7 @@ class Servable:
                 f"Expects {alias} to have a shape of at most {_MAX_DIMENSIONS} dimensions but "
                 f"{rank} are provided"
             )
-        if _claimed_bytes(proto) > self._limits.bytes:
+        if _claimed_bytes(proto) > self._max_bytes:
             raise unreadable
         try:
             feeds = {self._content: proto.SerializeToString()}
@@ -171,10 +155,9 @@ class Servable:
         value = np.asarray(value, object if proto.dtype == types_pb2.DT_STRING else None)
         # Of another rank, the first dimension is not a batch: the session names both shapes.
         is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
-        if rank and is_batch and len(value) > self._limits.rows:
+        if rank and is_batch and len(value) > MAX_ROWS:
             raise statuses.invalid(
-                f"Task size {len(value)} is larger than maximum input batch size "
-                f"{self._limits.rows}"
+                f"Task size {len(value)} is larger than maximum input batch size {MAX_ROWS}"
             )
         return value
 
@@ -195,14 +178,8 @@ class Servable:
         if not path.is_file():
             return
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            log = prediction_log_pb2.PredictionLog.FromString(record)
-            if log.WhichOneof("log_type") != "predict_log":
-                raise statuses.StatusError(
-                    grpc.StatusCode.UNIMPLEMENTED,
-                    f"Unsupported log_type for warmup: {log.WhichOneof('log_type')}",
-                )
-            request = log.predict_log.request
-            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+            name = request.model_spec.signature_name or _DEFAULT_SIGNATURE
             if request.output_filter:
                 found = frozenset(request.output_filter)
                 self._output_sets.setdefault(name, []).append(found)

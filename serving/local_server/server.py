@@ -10,16 +10,16 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 
 import grpc
 from google.protobuf import message as protobuf
-from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
 from serving.local_server import statuses
-from serving.local_server.servable import Limits, Servable
+from serving.local_server.servable import MAX_BYTES, Servable
 from serving.local_server.versions import Versions
 from serving.versions import GRAPH_FILE
 
@@ -28,7 +28,6 @@ MODEL_SERVICE = "tensorflow.serving.ModelService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _LOG = logging.getLogger(__name__)
-_SIGNATURES = "signature_def"
 _SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
 _NO_DEADLINE = 1e6  # seconds
 _CLOSING_SECONDS = 1.0  # for gRPC to end the calls that it cancels
@@ -49,8 +48,7 @@ class LocalServer:
         model: The name callers ask for.
         host: Address to listen on.
         port: 0 takes a free one, which `address` holds.
-        labels: Versions by label.
-        limits: Limits of one request.
+        max_bytes: Largest request.
         admission: Bounds the predictions at work and waiting; the state of the model is answered
             at once.
         poll_seconds: How often to look for new versions.
@@ -66,19 +64,18 @@ class LocalServer:
         model: str = "captioner",
         host: str = "127.0.0.1",
         port: int = 8500,
-        labels: Mapping[str, int] | None = None,
-        limits: Limits | None = None,
+        max_bytes: int = MAX_BYTES,
         admission: Admission | None = None,
         poll_seconds: float = 1.0,
     ) -> None:
-        limits, folder = limits or Limits(), Path(export_dir)
-        self.versions = Versions(folder, model, lambda path: Servable(path, limits), labels)
+        folder = Path(export_dir)
+        self.versions = Versions(folder, model, lambda path: Servable(path, max_bytes))
         self.versions.refresh()
         try:
             if not self.versions.available():
                 raise ValueError(_nothing_to_serve(folder, self.versions))
             self._admission = admission or Admission()
-            self._server = self._make_server(limits)
+            self._server = self._make_server(max_bytes)
             address = f"[{host}]" if ":" in host else host
             try:
                 self.port = self._server.add_insecure_port(f"{address}:{port}")
@@ -112,9 +109,9 @@ class LocalServer:
     def __exit__(self, *_) -> None:
         self.stop()
 
-    def _make_server(self, limits: Limits) -> grpc.Server:
+    def _make_server(self, max_bytes: int) -> grpc.Server:
         options = [
-            ("grpc.max_receive_message_length", limits.bytes),
+            ("grpc.max_receive_message_length", max_bytes),
             # Without it two servers can share a port, and callers meet either.
             ("grpc.so_reuseport", 0),
         ]
@@ -122,12 +119,7 @@ class LocalServer:
         pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
         server = grpc.server(pool, options=options)
         services = {
-            PREDICTION_SERVICE: {
-                "Predict": rpc_handler(predict_pb2.PredictRequest, self._predict),
-                "GetModelMetadata": rpc_handler(
-                    get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
-                ),
-            },
+            PREDICTION_SERVICE: {"Predict": rpc_handler(predict_pb2.PredictRequest, self._predict)},
             MODEL_SERVICE: {
                 "GetModelStatus": rpc_handler(
                     get_model_status_pb2.GetModelStatusRequest, self._status
@@ -158,27 +150,6 @@ class LocalServer:
             response = servable.predict(request, left)
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = version
-        return response
-
-    def _metadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest, _
-    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        """Returns the signatures of the version asked for."""
-        if not request.metadata_field:
-            raise statuses.invalid(
-                "GetModelMetadataRequest must specify at least one metadata_field"
-            )
-        for name in request.metadata_field:
-            if name != _SIGNATURES:
-                raise statuses.invalid(f"Metadata field {name} is not supported")
-        response = get_model_metadata_pb2.GetModelMetadataResponse()
-        signatures = get_model_metadata_pb2.SignatureDefMap()
-        with self.versions.use(request.model_spec) as (version, servable):
-            for name, signature in servable.signatures.items():
-                signatures.signature_def[name].CopyFrom(signature)
-        response.model_spec.name = request.model_spec.name
-        response.model_spec.version.value = version
-        response.metadata[_SIGNATURES].Pack(signatures)
         return response
 
     def _status(

@@ -24,6 +24,11 @@ def invalid(message: str) -> StatusError:
     return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
+def not_found(message: str) -> StatusError:
+    """Returns the status of a request for a model or version that is not served."""
+    return StatusError(grpc.StatusCode.NOT_FOUND, message)
+
+
 def late() -> StatusError:
     """The caller's deadline passed before the call was begun."""
     return StatusError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")

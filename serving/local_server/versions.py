@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
 from serving.local_server import statuses
@@ -37,26 +36,18 @@ class _Version:
 class Versions:
     """All versions of a model.
 
-    Served are the newest version that loads and those that have a label. A version that is no
-    longer wanted takes no new calls and is unloaded after its last one; the newest is loaded
-    before an older one goes.
+    Served is the newest version that loads, which is loaded before the one before goes. That takes
+    no new calls then, and is unloaded after its last one.
 
     Args:
         folder: Holds a folder for each version, named by its number.
         model: The name under which callers ask for it.
         load: Loads one version from its folder, ready to answer.
-        labels: Versions by label.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        model: str,
-        load: Callable[[Path], Servable],
-        labels: Mapping[str, int] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, model: str, load: Callable[[Path], Servable]) -> None:
         self.model = model
-        self._folder, self._load, self._labels = folder, load, dict(labels or {})
+        self._folder, self._load = folder, load
         self._versions: dict[int, _Version] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -73,16 +64,13 @@ class Versions:
             return {n: v.error.message for n, v in self._versions.items() if v.error}
 
     def refresh(self) -> None:
-        """Looks at the folder once: loads what is new, then drops what is no longer wanted."""
+        """Looks at the folder once: loads the newest version, then drops the others."""
         found = find_versions(self._folder)
-        wanted = {number for number in self._labels.values() if number in found}
-        for number in sorted(wanted):
-            self._is_loaded(number, found[number])
         newest = (n for n in sorted(found, reverse=True) if self._is_loaded(n, found[n]))
         latest = next(newest, None)
         if latest is None:  # what is served stays, though its folder is gone
             latest = max(self.available(), default=0)
-        self._drop_all_but(wanted | {latest})
+        self._drop_all_but(latest)
 
     def watch(self, seconds: float) -> None:
         """Keeps looking at the folder, in its own thread, until `close`."""
@@ -106,29 +94,25 @@ class Versions:
         self._stopped.set()
         if self._watcher:
             self._watcher.join()
-        self._drop_all_but(set())
+        self._drop_all_but(None)
 
     @contextlib.contextmanager
     def use(self, spec: model_pb2.ModelSpec) -> Iterator[tuple[int, Servable]]:
         """Lends the version that a request asks for, which stays loaded inside the `with`.
 
         Raises:
-            StatusError: There is no such model, version or label.
+            StatusError: There is no such model or version.
         """
         if not spec.name:
             raise statuses.invalid("ModelSpec has no name specified.")
-        choice = spec.WhichOneof("version_choice")
-        if choice == "version_label":
-            wanted = self._labelled(spec)
-        else:
-            wanted = spec.version.value if choice else None
-            if spec.name != self.model:
-                raise _not_found(spec.name, wanted)
+        wanted = _chosen_version(spec)
         with self._lock:
             number = max(self._available(), default=None) if wanted is None else wanted
-            version = self._versions.get(number)
+            version = self._versions.get(number) if spec.name == self.model else None
             if version is None or version.state != State.AVAILABLE:
-                raise _not_found(spec.name, wanted)
+                which = spec.name if wanted is None else f"{spec.name}, {wanted}"
+                kind = "Latest" if wanted is None else "Specific"
+                raise statuses.not_found(f"Servable not found for request: {kind}({which})")
             version.calls += 1
         try:
             yield version.number, version.servable
@@ -143,23 +127,14 @@ class Versions:
         Raises:
             StatusError: There is no such model or version.
         """
-        number = self._labelled(spec) if spec.version_label else spec.version.value
+        wanted = _chosen_version(spec)
         with self._lock:
-            found = dict(self._versions) if spec.name == self.model else {}
-            if spec.WhichOneof("version_choice"):
-                found = {number: found[number]} if number in found else {}
-                missing = f"Could not find version {number} of model {spec.name}"
-            else:
-                missing = f"Could not find any versions of model {spec.name}"
-            if not found:
-                raise statuses.StatusError(grpc.StatusCode.NOT_FOUND, missing)
-            return [_state_message(found[n]) for n in sorted(found, reverse=True)]
-
-    def _labelled(self, spec: model_pb2.ModelSpec) -> int:
-        label = spec.version_label
-        if spec.name != self.model or label not in self._labels:
-            raise statuses.invalid(f"Unrecognized servable version label: {label}")
-        return self._labels[label]
+            known = self._versions if spec.name == self.model else {}
+            numbers = sorted(known, reverse=True) if wanted is None else {wanted} & known.keys()
+            if not numbers:
+                which = "any versions" if wanted is None else f"version {wanted}"
+                raise statuses.not_found(f"Could not find {which} of model {spec.name}")
+            return [_state_message(known[number]) for number in numbers]
 
     def _available(self) -> list[int]:
         return sorted(n for n, v in self._versions.items() if v.state == State.AVAILABLE)
@@ -188,10 +163,10 @@ class Versions:
         _LOG.info("Version %d of %s is served", number, self.model)
         return True
 
-    def _drop_all_but(self, kept: set[int]) -> None:
+    def _drop_all_but(self, kept: int | None) -> None:
         """Lets versions take no new calls, and unloads those that have none."""
         with self._lock:
-            dropped = [self._versions[number] for number in self._available() if number not in kept]
+            dropped = [self._versions[number] for number in self._available() if number != kept]
             for version in dropped:
                 version.state = State.UNLOADING
         for version in dropped:
@@ -207,11 +182,12 @@ class Versions:
         _LOG.info("Version %d of %s is unloaded", version.number, self.model)
 
 
-def _not_found(model: str, version: int | None) -> statuses.StatusError:
-    """Makes the error that no such model or version is served; None is the latest version."""
-    wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
-    message = f"Servable not found for request: {wanted}"
-    return statuses.StatusError(grpc.StatusCode.NOT_FOUND, message)
+def _chosen_version(spec: model_pb2.ModelSpec) -> int | None:
+    """Returns the number of the version that a request asks for; None is the newest."""
+    choice = spec.WhichOneof("version_choice")
+    if choice == "version_label":  # there are none here
+        raise statuses.invalid(f"Unrecognized servable version label: {spec.version_label}")
+    return spec.version.value if choice else None
 
 
 def _describe_files(folder: Path) -> frozenset:

@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from digits import hand_over
 from sat_tf.commands import exit_status, parse_flags
@@ -54,10 +54,6 @@ class Arguments:
     """Port of the page; 0 takes a free one."""
     browser: bool = True
     """Open the page in a browser."""
-    lang: str | None = None
-    """Language of the captions, for screen readers: en, de, ar, ...; by default the captioners'."""
-    resize: Literal["crop", "squash"] = "crop"
-    """Fit of photographs to the model's square, for old exports that do not state it."""
     max_mb: PositiveInt = 20
     """Largest file that is accepted."""
     timeout: Positive = 30.0
@@ -81,7 +77,7 @@ def run(arguments: Arguments) -> None:
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
         if arguments.server is not None:
-            shown = {"models": _served(arguments, stack), "lang": arguments.lang}
+            shown = {"models": _served(arguments, stack)}
         else:
             shown = _own(arguments, runs, stack)
             view = hand_over.view([run for run in named if run not in runs], stack.callback)
@@ -168,7 +164,7 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
     host, port = parse_server(arguments.server)
     # The page itself waits for a model that is away, and says so.
     connection = Connection(host, port, timeout=arguments.timeout, wait=False)
-    served = {name: Served(connection, name, arguments.resize) for name in arguments.model}
+    served = {name: Served(connection, name) for name in arguments.model}
     return _captioners(served, stack, _ASKING)
 
 
@@ -192,7 +188,6 @@ def _own(arguments: Arguments, runs: Sequence[Path], stack: contextlib.ExitStack
     shown = sources.named([*exports, *runs])
     return {
         "models": _captioners(shown, stack),
-        "lang": arguments.lang,
         "kinds": {name: sources.kind_of(folder) for name, folder in shown.items()},
     }
 

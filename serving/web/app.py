@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 _OWN = resources.files(__package__)
 _SAMPLES = _OWN / "samples"
-_KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg", "png": "image/png"}
+_ASSETS = (".css", ".js")
+_KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg"}
 _MEGABYTE = 2**20
 _AGAIN_AFTER = 1.0  # seconds, for a captioner that is being loaded or busy
 _AT_ONCE = 0.2  # seconds without an answer until the page says what it waits for
@@ -118,7 +119,6 @@ class Page:
         kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
         notes: Sentences about the models.
         about: Sentences on what the captioners know.
-        lang: Language of the captions, instead of the one that each captioner names.
         max_mb: Largest upload.
         upload_seconds: Time for an upload to arrive, beside what it takes at `upload_rate`.
         upload_rate: Bytes per second with which it has to arrive then.
@@ -134,7 +134,6 @@ class Page:
     kinds: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
-    lang: str | None = None
     max_mb: int = 20
     upload_seconds: float = 10.0
     upload_rate: float = 16_000.0
@@ -191,29 +190,29 @@ class Page:
         return document
 
     async def _asset(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name in ("viewer.css", "viewer.js"):
-            return Response(viewer.asset(name), media_type=_kind(name))
-        for folder in (_OWN, *(view.folder for view in self.views)):
+        for folder in (viewer.FILES, _OWN, *(view.folder for view in self.views)):
             for path in folder.iterdir():
-                if path.name == name and name.endswith((".css", ".js")):
-                    return Response(path.read_bytes(), media_type=_kind(name))
+                if path.name == request.path_params["name"] and path.name.endswith(_ASSETS):
+                    return _file(path)
         return _error("There is no such file.", 404)
 
     async def _sample(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in [sample["file"] for sample in _samples()]:
             return _error("There is no such sample.", 404)
-        return Response((_SAMPLES / name).read_bytes(), media_type=_kind(name))
+        return _file(_SAMPLES / name)
 
     async def _describe(self, _: Request) -> Response:
-        facts = {"models": list(self.models), "notes": self.notes, "about": self.about}
-        facts["kinds"] = [self.kinds.get(name, "") for name in self.models]
-        facts |= {
-            "lang": self.lang,
+        facts = {
+            "models": list(self.models),
+            "kinds": [self.kinds.get(name, "") for name in self.models],
+            "notes": self.notes,
+            "about": self.about,
             "views": [{"path": view.name, "title": view.title} for view in self.views],
+            "max_mb": self.max_mb,
+            "samples": _samples(),
         }
-        return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
+        return JSONResponse(facts)
 
     async def _caption(self, request: Request) -> Response:
         async def answer(content: bytes, captioner: Captioner, _: FormData) -> dict[str, Any]:
@@ -395,8 +394,8 @@ async def _facts(view: View, _: Request) -> Response:
     return JSONResponse(view.facts)
 
 
-def _kind(name: str) -> str:
-    return _KINDS[name.rpartition(".")[2]]
+def _file(path: Traversable) -> Response:
+    return Response(path.read_bytes(), media_type=_KINDS[path.name.rpartition(".")[2]])
 
 
 def _line(**facts: Any) -> str:

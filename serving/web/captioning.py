@@ -61,11 +61,10 @@ class Upload:
 
 @dataclass(frozen=True)
 class Served:
-    """A captioner of a model server; `resize` is the fit of photographs if it does not say."""
+    """A captioner of a model server."""
 
     connection: Connection
     model: str
-    resize: str = "crop"
 
     def open(self) -> Callable[[bytes], dict[str, Any]]:
         """Returns a function that asks the model server about an image file.
@@ -86,8 +85,7 @@ class Served:
             if not best.valid:
                 reason = best.reason or "damaged"
                 raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
-            kind = beam.attention_kind or ("none" if best.alpha is None else "soft")
-            found = viewer_data(upload, beam.captions, kind, beam.resize or self.resize)
+            found = viewer_data(upload, beam.captions, beam.attention_kind, beam.resize)
             return found | {"version": best.version}
 
         return caption
@@ -136,27 +134,22 @@ def viewer_data(
         `hypotheses`, `crop`, `grid`, `kind`, `lang`, their language, and `remarks`; `image`, a
         data URL, if browsers do not show the format.
     """
-    shown = {"image": upload.shown} if upload.shown else {}
-    maps = captions[0].alpha
+    best = captions[0]
     hypotheses = [
         hypothesis_data(
             c.words, c.text, c.score, c.alpha, c.beta, c.log_probs, getattr(c, "looking", None)
         )
         for c in captions
     ]
-    return (
-        shown
-        | {
-            "hypotheses": finite(
-                hypotheses
-            ),  # an unknown word of an explanation has no probability
-            "grid": None if maps is None else list(maps.shape[1:]),
-            "kind": kind,
-            "lang": captions[0].language or None,
-            "remarks": remarks(captions[0].familiarity, captions[0].confidence),
-            "crop": crop_of(upload.height, upload.width, resize),
-        }
-    )
+    return {
+        **({"image": upload.shown} if upload.shown else {}),
+        "hypotheses": finite(hypotheses),  # an unknown word of an explanation has no probability
+        "grid": None if best.alpha is None else list(best.alpha.shape[1:]),
+        "kind": kind,
+        "lang": best.language or None,
+        "remarks": remarks(best.familiarity, best.confidence),
+        "crop": crop_of(upload.height, upload.width, resize),
+    }
 
 
 def _in_words(error: ServingError, connection: Connection) -> UploadError:

@@ -150,7 +150,7 @@
   function put(mine, i, answer) {
     if (mine.before) URL.revokeObjectURL(mine.before.url);
     mine.before = null;
-    mine.answers[i] = answer.error ? answer : { image: mine.url, ...answer, ...(page.lang && { lang: page.lang }) };
+    mine.answers[i] = answer.error ? answer : { image: mine.url, ...answer };
     comparison.put(i, mine.answers[i]);
     offer();
     bring(mine.arrive);

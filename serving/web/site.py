@@ -34,6 +34,7 @@ from sat_tf.joining import has_closed
 from sat_tf.packing import pack_graph
 from sat_tf.trained import published, viewer
 from sat_tf.trained.lite.captioner import LiteRTCaptioner
+from serving.versions import make_durable
 from serving.web import sources
 from serving.web.captioning import read_upload, viewer_data
 
@@ -46,11 +47,12 @@ RUNTIME = "@litertjs/core@2.5.3"
 RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30fd"
 """Digest of its archive, `litertjs-core-2.5.3.tgz`."""
 
+_OWN = resources.files(__package__)
 _AS_TRAINED = SearchFlags()
 _NPM_SECONDS = 60
-_SCRIPTS = ("page.css", "page.js", "local.js", "worker.js", "captioner.js", "limits.js")
-_SCRIPTS += ("litert.js", "packed.js", "pixels.js", "search.js", "sentence.js")
+_APART = ("ask.js", "offline.js")  # of a server's page, and beside index.html
 _BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal")  # with relaxed SIMD and without
+_ENDINGS = ("js", "wasm")
 # No host needs to send it: nothing but the site's own files runs or is fetched.
 _POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
@@ -99,6 +101,8 @@ def write_site(
             folder holds something else.
         OSError: It cannot be written.
     """
+    from sat_tf.trained.runs import load_captioner
+
     out = out.absolute()
     if out.exists() and not (out / "page.json").is_file() and (out.is_file() or any(out.iterdir())):
         raise invalid_value("out", "a new folder, or one with such a page", str(out))
@@ -108,18 +112,34 @@ def write_site(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".writing-") as home:
         draft = Path(home) / "site"
-        for name, content in _runtime_files(library).items():
-            _write(draft / "litert" / name, content)
+        _add_runtime(draft / "litert", library)
         shown, light = [], []
         for name, run in runs.items():
-            captioner = _load(run, inference)
-            light.append(
-                _make(Path(home), name, captioner, search.over(captioner.config.search), precision)
-            )
+            captioner = load_captioner(run)
+            if inference is not None and captioner.config.attention.kind == "hard":
+                captioner.set_inference(inference)
+            baked = search.over(captioner.config.search)
+            light.append(_make(Path(home), name, captioner, baked, precision))
             shown.append(_add(draft, name, captioner, light[-1], precision))
         views = [hand_over.site(drawn, draft)] if drawn else []
-        _add_page(draft, shown, list(runs.values()), views, light)
-        _replace(draft, out, Path(home))
+        _add_page(draft, shown, views)
+        samples = _add_samples(draft / "samples", shown, light)
+        page = {
+            "models": [one["name"] for one in shown],
+            "kinds": [one["kind"] for one in shown],
+            "notes": sources.notes_of(list(runs.values())),
+            "about": list(dict.fromkeys(filter(None, map(published.knows, runs.values())))),
+            "views": views,
+            "samples": samples,
+            "captioners": shown,
+            "most_pixels": MAX_PIXELS,
+        }
+        _add_contents(draft, page)
+        make_durable(draft)
+        if out.exists():
+            out.rename(Path(home) / "before")
+        draft.rename(out)
+        sync(out.parent)
     return out
 
 
@@ -129,63 +149,49 @@ def read_runtime(archive: Path | None) -> bytes:
     Raises:
         ValueError: It is missing or another one.
     """
-    ways = f"install npm, or give the file that `npm pack {RUNTIME}` wrote to `--runtime`"
-    if archive is not None:
-        try:
-            content = archive.read_bytes()
-        except OSError as error:
-            raise invalid_value(
-                "runtime", f"the archive of {RUNTIME}", f"{archive}: {error}"
-            ) from error
-    elif npm := shutil.which("npm"):
-        with tempfile.TemporaryDirectory() as folder:
-            command = [npm, "pack", RUNTIME, "--silent", "--pack-destination", folder]
-            try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, cwd=folder, timeout=_NPM_SECONDS
-                )
-                why = " ".join(done.stderr.split())[:200] or f"it ended with {done.returncode}"
-            except subprocess.TimeoutExpired:
-                why = f"no answer within {_NPM_SECONDS} s"
-            found = list(Path(folder).glob("*.tgz"))
-            if len(found) != 1:
-                raise ValueError(
-                    f"npm does not give LiteRT's runtime for browsers ({why}): {ways}."
-                )
-            content = found[0].read_bytes()
-    else:
-        raise ValueError(f"The page needs LiteRT's runtime for browsers: {ways}.")
+    try:
+        content = _ask_npm() if archive is None else archive.read_bytes()
+    except OSError as error:
+        expected = f"the archive of {RUNTIME}"
+        raise invalid_value("runtime", expected, f"{archive}: {error}") from error
     if (got := _sha256(content)) != RUNTIME_SHA256:
         expected = f"the archive of {RUNTIME}, SHA-256 {RUNTIME_SHA256}"
         raise invalid_value("runtime", expected, f"{archive or RUNTIME}, SHA-256 {got}")
     return content
 
 
-def _runtime_files(archive: bytes) -> dict[str, bytes]:
-    """Returns the runtime's files, WebAssembly compressed, and its other package left out."""
+def _ask_npm() -> bytes:
+    """Downloads the archive of `RUNTIME`."""
+    ways = f"install npm, or give the file that `npm pack {RUNTIME}` wrote to `--runtime`"
+    npm = shutil.which("npm")
+    if npm is None:
+        raise ValueError(f"The page needs LiteRT's runtime for browsers: {ways}.")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [npm, "pack", RUNTIME, "--silent", "--pack-destination", folder]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, cwd=folder, timeout=_NPM_SECONDS
+            )
+            why = " ".join(done.stderr.split())[:200] or f"it ended with {done.returncode}"
+        except subprocess.TimeoutExpired:
+            why = f"no answer within {_NPM_SECONDS} s"
+        found = list(Path(folder).glob("*.tgz"))
+        if len(found) != 1:
+            raise ValueError(f"npm does not give LiteRT's runtime for browsers ({why}): {ways}.")
+        return found[0].read_bytes()
+
+
+def _add_runtime(folder: Path, archive: bytes) -> None:
+    """Adds the runtime's files, WebAssembly compressed, and its other package left out."""
+    members = ["dist/index.js", *(f"wasm/{build}.{end}" for build in _BUILDS for end in _ENDINGS)]
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        read = {name: packed.extractfile(f"package/{name}").read() for name in _members()}
-    files = {Path(name).name: content for name, content in read.items()}
-    for build in _BUILDS:
-        files[f"{build}.wasm.gz"] = gzip.compress(files.pop(f"{build}.wasm"), 9, mtime=0)
-    own = files["index.js"].replace(b'"@litertjs/wasm-utils"', b'"../assets/litert.js"')
-    return files | {"index.js": own}
-
-
-def _members() -> list[str]:
-    return [
-        "dist/index.js",
-        *(f"wasm/{build}.{end}" for build in _BUILDS for end in ("js", "wasm")),
-    ]
-
-
-def _load(run: Path, inference: str | None) -> TrainedCaptioner:
-    from sat_tf.trained.runs import load_captioner
-
-    captioner = load_captioner(run)
-    if inference is not None and captioner.config.attention.kind == "hard":
-        captioner.set_inference(inference)
-    return captioner
+        for member in members:
+            name, content = Path(member).name, packed.extractfile(f"package/{member}").read()
+            if name == "index.js":
+                content = content.replace(b'"@litertjs/wasm-utils"', b'"../assets/litert.js"')
+            if name.endswith(".wasm"):
+                name, content = f"{name}.gz", gzip.compress(content, 9, mtime=0)
+            _write(folder / name, content)
 
 
 def _make(
@@ -216,13 +222,13 @@ def _add(
         "closed": [i for i, form in enumerate(words.forms) if has_closed(form[:1])],
         "join": {"between": between, "pattern": pattern, "by": by.replace("\\", "$")},
     }
-    graphs = {Path(graph).stem: path for graph, path in settings.files(light.folder).items()}
     found = {
         "name": name,
         "kind": captioner.config.attention.kind,
         "lang": words.language or None,
         "graphs": {
-            stem: _named(draft, stem, pack_graph(graph), "npz") for stem, graph in graphs.items()
+            Path(graph).stem: _named(draft, Path(graph).stem, pack_graph(path), "npz")
+            for graph, path in settings.files(light.folder).items()
         },
         "vocabulary": _named(draft, "vocabulary", json.dumps(vocabulary).encode(), "json"),
         "familiarity": None,
@@ -249,95 +255,68 @@ def _named(draft: Path, stem: str, content: bytes, ending: str) -> str:
 
 
 def _add_page(
-    draft: Path,
-    shown: Sequence[Mapping[str, Any]],
-    runs: Sequence[Path],
-    views: Sequence[Mapping[str, str]],
-    light: Sequence[LiteRTCaptioner],
+    draft: Path, shown: Sequence[Mapping[str, Any]], views: Sequence[Mapping[str, str]]
 ) -> None:
-    """Adds the page around captioners, digit models and the runtime, which are there."""
-    own = resources.files(__package__)
-    for name in _SCRIPTS:
-        _write(draft / "assets" / name, (own / name).read_bytes())
-    for name in ("viewer.css", "viewer.js"):
-        _write(draft / "assets" / name, viewer.asset(name).encode())
-    _write(draft / "offline.js", (own / "offline.js").read_bytes())
-    html = (own / "page.html").read_text("utf-8").replace("assets/ask.js", "assets/local.js")
-    if shown or not views:
-        _write(draft / "index.html", html.encode())
-    else:
-        shutil.copyfile(draft / views[0]["path"], draft / "index.html")
+    """Adds the page around captioners and digit models, which are there, and the notices."""
+    for folder in (viewer.FILES, _OWN):
+        for path in folder.iterdir():
+            if path.name.endswith((".css", ".js")) and path.name not in _APART:
+                _write(draft / "assets" / path.name, path.read_bytes())
+    _write(draft / "offline.js", (_OWN / "offline.js").read_bytes())
+    html = (_OWN / "page.html").read_text("utf-8").replace("assets/ask.js", "assets/local.js")
+    if views and not shown:
+        html = (draft / views[0]["path"]).read_text("utf-8")
+    _write(draft / "index.html", html.encode())
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     for path in draft.glob("*.html"):
         _write(path, path.read_text("utf-8").replace("<head>", f"<head>\n{policy}").encode())
-    samples = json.loads((own / "samples" / "samples.json").read_text("utf-8"))
-    for sample in samples:
-        content = (own / "samples" / sample["file"]).read_bytes()
-        _write(draft / "samples" / sample["file"], content)
-        answers = [_answer(one, by, content) for one, by in zip(shown, light, strict=True)]
-        text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"))
-        _write(draft / "samples" / f"{sample['file']}.json", text.encode())
     licence = importlib.metadata.distribution("ai-edge-litert").read_text("licenses/LICENSE")
-    sources_of_samples = (own / "samples" / "SOURCES.md").read_text("utf-8")
-    notices = _NOTICES.format(runtime=RUNTIME, licence=licence, samples=sources_of_samples)
+    samples = (_OWN / "samples" / "SOURCES.md").read_text("utf-8")
+    notices = _NOTICES.format(runtime=RUNTIME, licence=licence, samples=samples)
     _write(draft / "NOTICES.md", notices.encode())
-    checked = [path for path in sorted(draft.rglob("*")) if path.suffix in (".npz", ".json", ".gz")]
-    files = {
-        path.relative_to(draft).as_posix(): {
-            "size": path.stat().st_size,
-            "sha256": _sha256(path.read_bytes()),
-        }
-        for path in checked
-        if path.parent.name in ("models", "litert")
+
+
+def _add_samples(
+    folder: Path, shown: Sequence[Mapping[str, Any]], light: Sequence[LiteRTCaptioner]
+) -> list[dict[str, str]]:
+    """Adds the samples with their captions by the graphs; returns what the page says of them."""
+    samples = json.loads((_OWN / "samples" / "samples.json").read_text("utf-8"))
+    for sample in samples:
+        content = (_OWN / "samples" / sample["file"]).read_bytes()
+        answers = []
+        for one, captioner in zip(shown, light, strict=True):
+            found = captioner.beam(read_pixels(content, one["image_size"], one["resize"]))
+            data = viewer_data(read_upload(content), found, one["kind"], one["resize"])
+            answers.append({"model": one["name"]} | data)
+        text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"))
+        _write(folder / sample["file"], content)
+        _write(folder / f"{sample['file']}.json", text.encode())
+    return samples
+
+
+def _add_contents(draft: Path, page: dict[str, Any]) -> None:
+    """Adds `page.json`: the page's facts, and the files of the site, which are there."""
+    paths = {
+        path.relative_to(draft).as_posix(): path for path in draft.rglob("*") if path.is_file()
     }
-    page = {
-        "models": [one["name"] for one in shown],
-        "kinds": [one["kind"] for one in shown],
-        "lang": None,
-        "notes": sources.notes_of(runs),
-        "about": list(dict.fromkeys(filter(None, map(published.knows, runs)))),
-        "views": views,
-        "samples": samples,
-        "captioners": shown,
-        "files": files,
-        "download": sum(files[path]["size"] for path in _downloaded(shown)),
-        "most_pixels": MAX_PIXELS,
+    weights = {
+        name: path
+        for name, path in sorted(paths.items())
+        if name.startswith(("models/", "litert/")) and path.suffix in (".npz", ".json", ".gz")
     }
-    light_files = [
-        path
-        for path in sorted(draft.rglob("*"))
-        if path.is_file() and path.parent.name != "models" and path.suffix not in (".gz", ".md")
-    ]
-    page["shell"] = [path.relative_to(draft).as_posix() for path in light_files] + ["page.json"]
-    page["version"] = _sha256(
-        b"".join(path.read_bytes() for path in light_files) + json.dumps(page).encode()
-    )[:16]
+    page["files"] = {
+        name: {"size": path.stat().st_size, "sha256": _sha256(path.read_bytes())}
+        for name, path in weights.items()
+    }
+    first = {f"litert/{_BUILDS[0]}.wasm.gz"}  # what is downloaded before the first caption
+    for one in page["captioners"]:
+        first |= {*one["graphs"].values(), one["vocabulary"], one["familiarity"]} - {None}
+    page["download"] = sum(page["files"][name]["size"] for name in first)
+    shell = [name for name in sorted(paths.keys() - weights) if not name.endswith(".md")]
+    page["shell"] = [*shell, "page.json"]
+    content = b"".join(paths[name].read_bytes() for name in shell)
+    page["version"] = _sha256(content + json.dumps(page).encode())[:16]
     _write(draft / "page.json", json.dumps(page, ensure_ascii=False).encode())
-
-
-def _downloaded(shown: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Returns the files that a visitor downloads before the first caption."""
-    paths = {path for one in shown for path in (*one["graphs"].values(), one["vocabulary"])}
-    paths |= {one["familiarity"] for one in shown} - {None}
-    return paths | {f"litert/{_BUILDS[0]}.wasm.gz"}
-
-
-def _answer(one: Mapping[str, Any], light: LiteRTCaptioner, content: bytes) -> dict[str, Any]:
-    """Captions a sample by the graphs, as the page shows it."""
-    pixels = read_pixels(content, light.settings.image_size, light.settings.resize)
-    found = viewer_data(read_upload(content), light.beam(pixels), one["kind"], one["resize"])
-    return {"model": one["name"]} | found
-
-
-def _replace(draft: Path, out: Path, home: Path) -> None:
-    """Gives a finished site its place by a rename, readable by all and synced to disk."""
-    for path in (*draft.rglob("*"), draft):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
-    if out.exists():
-        out.rename(home / "before")
-    draft.rename(out)
-    sync(out.parent)
 
 
 def _write(path: Path, content: bytes) -> None:

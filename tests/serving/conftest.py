@@ -87,8 +87,8 @@ def serving() -> Callable[..., contextlib.AbstractContextManager[Caller]]:
 
 @pytest.fixture(scope="session")
 def caller(toy_exports) -> Iterator[Caller]:
-    """One server of versions 1 (label `stable`) and 3, shared by tests that change nothing."""
-    with _serving(toy_exports, labels={"stable": 1, "gone": 9}) as found:
+    """One server of version 3, shared by tests that change nothing."""
+    with _serving(toy_exports) as found:
         yield found
 
 

@@ -15,7 +15,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from serving.client.protocol import build_messages
 from serving.local_server.__main__ import Arguments
-from serving.local_server.servable import Limits
+from serving.local_server.servable import MAX_ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "serving" / "config"
@@ -68,9 +68,7 @@ def test_batching_leaves_out_what_lets_a_caller_end_the_process(batching):
 
 
 def test_the_local_server_takes_as_many_images_as_the_real_one(batching):
-    assert Limits().rows == batching.max_batch_size.value
-    defaults = {field.name: field.default for field in dataclasses.fields(Arguments)}
-    assert defaults["max_batch_size"] == batching.max_batch_size.value
+    assert batching.max_batch_size.value == MAX_ROWS
 
 
 def test_compose_mounts_what_it_names(services):

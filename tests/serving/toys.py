@@ -6,12 +6,7 @@ from pathlib import Path
 
 import grpc
 import tensorflow as tf
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    predict_pb2,
-    prediction_log_pb2,
-)
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_log_pb2
 
 T, GRID = 4, 3
 _IMAGES = (b"\xff\xd8", b"\x89P", b"ok", b"ho")
@@ -25,10 +20,10 @@ class Toy(tf.Module):
     answered never.
     """
 
-    def __init__(self, number: int, attention: bool, grid: int, words: bool, limits: bool) -> None:
+    def __init__(self, number: int, attention: bool, grid: int, limits: bool) -> None:
         super().__init__()
         self.number, self.attention, self.grid = tf.Variable(number), attention, grid
-        self.words, self.limits = words, limits
+        self.limits = limits
 
     def serve(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         image_bytes = tf.ensure_shape(image_bytes, [None])
@@ -40,22 +35,19 @@ class Toy(tf.Module):
         best = tf.where(valid, tf.strings.join(["a cat ", tf.as_string(self.number)]), "")
         rows = tf.shape(image_bytes)[0]
         words = tf.where(valid, 3, 0)
+        written = [["a", "cat", "", ""], ["a", "dog", "", ""]]
+        written = tf.tensor_scatter_nd_update(written, [[0, 2]], tf.as_string(self.number)[None])
         outputs = {
             "captions": tf.stack([best, tf.where(valid, "a dog", "")], axis=1),
             "scores": tf.tile([[-0.5, -1.5]], [rows, 1]),
             "token_ids": tf.tile([[[4, 5, 6, 2], [4, 7, 2, 0]]], [rows, 1, 1]),
             "lengths": tf.stack([words, tf.where(valid, 2, 0)], axis=1),
+            "words": tf.where(valid[:, None, None], written, ""),
             "valid": valid,
             "reasons": tf.where(valid, "", "not what a toy reads"),
         }
         if self.limits:
             outputs |= {"familiarity": tf.fill([rows], 0.01), "confidence": tf.fill([rows], 0.25)}
-        if self.words:
-            written = [["a", "cat", "", ""], ["a", "dog", "", ""]]
-            written = tf.tensor_scatter_nd_update(
-                written, [[0, 2]], tf.as_string(self.number)[None]
-            )
-            outputs["words"] = tf.where(valid[:, None, None], written, "")
         if self.attention:
             mask = tf.sequence_mask(words, T, tf.float32)
             maps = tf.one_hot(tf.range(T), self.grid**2)  # word t looks at cell t
@@ -123,11 +115,10 @@ def export(
     version: int,
     attention: bool = True,
     grid: int = GRID,
-    words: bool = True,
     limits: bool = False,
 ) -> Path:
     """Writes a toy as this version into the folder; its captions say its version."""
-    toy = Toy(version, attention, grid, words, limits)
+    toy = Toy(version, attention, grid, limits)
     spec = tf.TensorSpec([None], tf.string, name="image_bytes")
     function = tf.function(toy.serve, input_signature=[spec], autograph=False)
     toy.function = function
@@ -151,12 +142,6 @@ def predict_request(
         request.model_spec.version_label = spec["label"]
     request.model_spec.signature_name = spec.get("signature", "")
     request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(list(images), tf.string))
-    return request
-
-
-def metadata_request(*fields: str, model: str = "captioner"):
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
-    request.model_spec.name = model
     return request
 
 

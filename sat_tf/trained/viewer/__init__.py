@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner
     from sat_tf.trained.captions import Caption
 
+FILES = resources.files(__package__)
+"""Folder of `viewer.css` and `viewer.js`."""
+
 _LONGER_SIDE = 480  # pixels of a photograph on a page
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);
@@ -32,7 +35,7 @@ new SatViewer.Report(document.querySelector("main"), data);"""
 
 def asset(name: str) -> str:
     """Returns the text of `viewer.css` or `viewer.js`."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return FILES.joinpath(name).read_text(encoding="utf-8")
 
 
 def hypothesis_data(

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from serving.client import CaptionClient, Connection, ServingError, protocol
-from serving.local_server.servable import Limits
 from tests.image_files import encode, exif_of
 from tests.serving import toys
 
@@ -46,15 +45,6 @@ def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
     np.testing.assert_allclose(caption.log_probs, [-0.25] * 3)
 
 
-def test_an_export_without_words_gives_captions_and_says_what_maps_need(client_of, tmp_path):
-    toys.export(tmp_path, 1, words=False)
-    client = client_of(tmp_path)
-    assert client.caption(jpeg()).text == "a cat 1"
-    for ask in (client.beam, lambda image: client.caption(image, attention=True)):
-        with pytest.raises(ServingError, match="does not send the words .* export the run again"):
-            ask(jpeg())
-
-
 def test_limits_are_told_where_they_are_known_and_missed_in_a_sentence(client_of, tmp_path):
     toys.export(tmp_path, 1, limits=True)
     knowing, without = client_of(tmp_path), client_of()
@@ -74,7 +64,7 @@ def test_limits_are_told_where_they_are_known_and_missed_in_a_sentence(client_of
 def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, large):
     images = [jpeg()] * 5
     images[large] = b"ok" + bytes(200_000)
-    client = client_of(toy_exports, {"limits": Limits(bytes=100_000)})
+    client = client_of(toy_exports, {"max_bytes": 100_000})
     answers = list(client.answers(images))
     assert isinstance(answers.pop(large), ServingError)
     assert [answer.text for answer in answers] == ["a cat 3"] * 4
@@ -112,18 +102,20 @@ def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
 
 
 def test_a_beam_is_asked_for_by_a_file_or_by_the_very_bytes_given(client_of, monkeypatch, tmp_path):
-    sent = []
-    client = client_of()
-    real = client.predict
-    monkeypatch.setattr(client, "predict", lambda request: sent.append(request) or real(request))
+    sent, client = [], client_of()
+    monkeypatch.setattr(client, "predict", lambda request: sent.append(request) or answered())
     turned = encode(Image.new("RGB", (40, 20)), "JPEG", exif=exif_of(6))
     (tmp_path / "photo.jpg").write_bytes(turned)
-    client.beam(turned)
-    client.beam(tmp_path / "photo.jpg")
-    client.caption(turned)
+    for ask, image in (
+        (client.beam, turned),
+        (client.beam, tmp_path / "photo.jpg"),
+        (client.caption, turned),
+    ):
+        with pytest.raises(ServingError, match="sends no captions"):
+            ask(image)
     contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
-    assert contents[0] == turned != contents[-1]  # which was turned upright, as a file's were
-    assert contents[-1] in contents[1:-1]
+    assert contents[0] == turned != contents[2]  # which was turned upright, as a file's was
+    assert contents[1] == contents[2]
 
 
 def answered(**outputs: tuple[int, list[int], list]) -> protocol.PredictResponse:
@@ -144,6 +136,7 @@ ANSWER = {
     "captions": (7, [1, 1], [b"a cat"]),
     "scores": (1, [1, 1], [-1.0]),
     "valid": (10, [1], [True]),
+    "reasons": (7, [1], [b""]),
     "words": (7, [1, 1, 2], [b"a", b"cat"]),
     "lengths": (3, [1, 1], [2]),
 }
@@ -153,6 +146,7 @@ ANSWER = {
     ("other", "says"),
     [
         ({"captions": None}, "sends no captions"),
+        ({"words": None}, "sends no words"),
         ({"captions": (7, [1], [b"a cat"])}, r"captions is object \[1\]"),
         ({"captions": (1, [1, 1], [1.0])}, "captions is float32"),
         ({"captions": (2, [1, 1], [])}, "a tensor of type 2"),

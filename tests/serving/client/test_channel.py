@@ -29,6 +29,7 @@ def an_answer() -> bytes:
         ("captions", 7, "string_val", b"a cat", [1, 1]),
         ("scores", 1, "float_val", -0.5, [1, 1]),
         ("valid", 10, "bool_val", True, [1]),
+        ("reasons", 7, "string_val", b"", [1]),
     ):
         response.outputs[name].dtype = dtype
         getattr(response.outputs[name], field).append(value)

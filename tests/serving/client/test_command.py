@@ -58,15 +58,15 @@ def test_figures_follow_the_models_square(command, photo, tmp_path):
 def test_scripts_get_a_line_of_json_for_each_image(command, photo, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
     status, out, err = command(
-        photo, tmp_path / "broken.png", tmp_path / "missing.jpg", "--json", "--label", "stable"
+        photo, tmp_path / "broken.png", tmp_path / "missing.jpg", "--json", "--version", "3"
     )
     good, broken, missing = map(json.loads, out)
     assert status == 1 and len(err) == 2
     assert good == {
         "image": str(photo),
-        "caption": "a cat 1",
+        "caption": "a cat 3",
         "score": -0.5,
-        "version": 1,
+        "version": 3,
         "figure": None,
         "alternatives": [{"caption": "a dog", "score": -1.5}],
     }

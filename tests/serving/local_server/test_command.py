@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from serving.client import CaptionClient, Connection
-from serving.local_server.__main__ import main, parse_labels
+from serving.local_server.__main__ import main
 from tests.serving.toys import is_healthy
 from tests.waiting import eventually
 
@@ -27,23 +27,10 @@ sys.exit(status)
 """
 
 
-def test_labels_are_names_of_versions():
-    assert parse_labels(["stable=3", "canary=12"]) == {"stable": 3, "canary": 12}
-
-
-@pytest.mark.parametrize("labels", [["stable"], ["=3"], ["stable=-1"], ["a=1", "a=2"]])
-def test_another_label_is_an_error(labels):
-    with pytest.raises(ValueError, match="argument `label`: expected NAME=VERSION, each name once"):
-        parse_labels(labels)
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--label", "x"], "argument `label`"),
         (["--max-request-mb", "0"], "`--max-request-mb`: expected a number in [1, 2047], got 0"),
-        (["--max-batch-size", "-1"], "`--max-batch-size`: expected a number of at least 1"),
-        (["--poll-seconds", "0"], "`--poll-seconds`: expected a number in (0, 86400], got 0.0"),
         (["--grace-seconds", "nan"], "`--grace-seconds`: expected a number in"),
         (["--port", "70000"], "`--port`: expected 0 to 65535, got 70000"),
         ([], "expected a folder that holds version folders"),
@@ -60,7 +47,7 @@ def is_stopping(port: int) -> bool:
 
 
 def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
-    command = [sys.executable, "-c", CODE, str(toy_exports), "--port", "0", "--label", "old=1"]
+    command = [sys.executable, "-c", CODE, str(toy_exports), "--port", "0"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -69,14 +56,14 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
             line = process.stdout.readline()
             port = int(re.fullmatch(r"Serving captioner on 127.0.0.1:(\d+)\n", line)[1])
             connection = Connection(port=port, timeout=300)
-            with CaptionClient(connection, label="old") as client, ThreadPoolExecutor(1) as pool:
-                assert client.caption(b"ok").text == "a cat 1"
+            with CaptionClient(connection) as client, ThreadPoolExecutor(1) as pool:
+                assert client.caption(b"ok").text == "a cat 3"
                 slow = pool.submit(client.caption, held.image)
                 held.wait_until_in_flight()
                 process.send_signal(signal.SIGTERM)
                 eventually(lambda: is_stopping(port))
                 held.release()
-                assert slow.result().text == "a cat 1"
+                assert slow.result().text == "a cat 3"
             out, err = process.communicate(timeout=300)
         finally:
             process.kill()

@@ -5,15 +5,11 @@ import functools
 import grpc
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    predict_pb2,
-)
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
 from serving.local_server import statuses
 from serving.local_server.server import rpc_handler
-from tests.serving.toys import metadata_request, predict_request, status_request
+from tests.serving.toys import predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
@@ -49,11 +45,6 @@ PREDICT_STATUSES = {  # message -> request and code
     "Servable not found for request: Specific(captioner, 9)": (asked(version=9), NOT_FOUND),
     "Unrecognized servable version label: x": (asked(label="x"), INVALID),
     'Serving signature key "x" not found.': (asked(signature="x"), UNMET),
-    "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
-    "tensorflow/serving/classify, tensorflow/serving/regress}. Was: ": (
-        asked(signature="__saved_model_init_op"),
-        grpc.StatusCode.INTERNAL,
-    ),
     "input tensor alias not found in signature: image. Inputs expected to be in the set "
     "{image_bytes}.": (with_input([b"ok"], alias="image"), INVALID),
     "tensor parsing error: image_bytes": (unparsable(), INVALID),
@@ -79,21 +70,6 @@ def test_a_wrong_rank_is_the_callers_mistake(caller):
     for value in (b"ok", [[b"ok"]]):
         code, message = refused(caller.prediction.Predict, with_input(value))
         assert code == INVALID and "shape" in message
-
-
-@pytest.mark.parametrize(
-    ("request_", "code", "message"),
-    [
-        (get_model_metadata_pb2.GetModelMetadataRequest(), INVALID, "Missing ModelSpec"),
-        (metadata_request(), INVALID, "must specify at least one metadata_field"),
-        (metadata_request("x"), INVALID, "Metadata field x is not supported"),
-        (metadata_request("signature_def", "x"), INVALID, "Metadata field x is not supported"),
-        (metadata_request("signature_def", model="x"), NOT_FOUND, "Latest(x)"),
-    ],
-)
-def test_metadata_is_refused_as_the_real_server_does(caller, request_, code, message):
-    found, said = refused(caller.prediction.GetModelMetadata, request_)
-    assert found == code and message in said
 
 
 @pytest.mark.parametrize(

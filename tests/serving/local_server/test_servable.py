@@ -6,14 +6,14 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from serving.local_server.servable import Limits, Servable
+from serving.local_server.servable import Servable
 from serving.local_server.statuses import StatusError
 from tests.serving.toys import predict_request, write_warm_up
 
 
 @pytest.fixture(scope="module")
 def servable(toy_exports):
-    found = Servable(toy_exports / "1", Limits(rows=4, bytes=10_000))
+    found = Servable(toy_exports / "1", max_bytes=10_000)
     yield found
     found.close()
 
@@ -38,7 +38,7 @@ def test_warm_up_is_replayed(place, monkeypatch):
     monkeypatch.setattr(
         Servable, "predict", lambda self, request: replayed.append(real(self, request))
     )
-    Servable(folder / "1", Limits()).close()
+    Servable(folder / "1").close()
     assert len(replayed) == 2 and set(replayed[1].outputs) == {"valid"}
 
 
@@ -46,7 +46,7 @@ def test_a_failing_warm_up_fails_the_load(place):
     folder = place(1)
     write_warm_up(folder / "1", predict_request(b"explode"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="assertion failed"):
-        Servable(folder / "1", Limits())
+        Servable(folder / "1")
 
 
 def shaped(dtype: int, *sizes: int) -> tensor_pb2.TensorProto:

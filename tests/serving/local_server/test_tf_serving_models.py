@@ -1,12 +1,10 @@
 """TF Serving's own models and cases against the local server (`SAT_TF_TEST_DATA/conformance`)."""
 
-import json
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from google.protobuf import json_format
-from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
+from tensorflow_serving.apis import predict_pb2
 
 # TF Serving's tests send the shape [1]; TensorFlow's session in Python, unlike the one in C++,
 # refuses a shape that is not the placeholder's [-1, 1].
@@ -52,37 +50,3 @@ def test_predict_gives_the_value_that_tf_serving_expects(served, model, y):
         response = caller.predict(request({"x": TWO}))
         assert response.model_spec.version.value == 123
         assert response.model_spec.signature_name == "serving_default"
-
-
-@pytest.mark.parametrize(
-    ("model", "file"),
-    [
-        ("saved_model_half_plus_two_cpu", "half_plus_two_model_metadata.json"),
-        (
-            "saved_model_half_plus_two_2_versions",
-            "saved_model_half_plus_two_2_versions_metadata.json",
-        ),
-    ],
-)
-def test_metadata_equals_tf_servings_json_field_by_field(models, serving, model, file):
-    expected = json.loads((models / file).read_text())
-    name, version = expected["model_spec"]["name"], int(expected["model_spec"]["version"])
-    asked = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-    asked.model_spec.name = name
-    asked.model_spec.version.value = version
-    with serving(models / model, model=name, labels={"asked": version}) as caller:
-        found = caller.prediction.GetModelMetadata(asked, timeout=120)
-    signatures = get_model_metadata_pb2.SignatureDefMap()
-    assert found.metadata["signature_def"].Unpack(signatures)
-    said = {
-        "model_spec": as_json(found.model_spec),
-        "metadata": {"signature_def": as_json(signatures)},
-    }
-    assert said == expected
-
-
-def as_json(message) -> dict:
-    """As TF Serving writes it over REST: unset fields too, with the protocol's names."""
-    return json_format.MessageToDict(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    )

@@ -1,4 +1,4 @@
-"""Versions come, fail, are labelled, are drained and go, without a call that fails for it."""
+"""Versions come, fail, are drained and go, without a call that fails for it."""
 
 import shutil
 import threading
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
-from serving.local_server.servable import Limits, Servable
+from serving.local_server.servable import Servable
 from serving.local_server.statuses import StatusError
 from serving.local_server.versions import Versions
 from tests.serving import toys
@@ -23,8 +23,8 @@ def versions_of():
     """Makes `Versions` of a folder, looked at once; unloaded after the test."""
     made = []
 
-    def make(folder, labels=None, load=lambda path: Servable(path, Limits())) -> Versions:
-        made.append(Versions(folder, "captioner", load, labels))
+    def make(folder, load=Servable) -> Versions:
+        made.append(Versions(folder, "captioner", load))
         made[-1].refresh()
         return made[-1]
 
@@ -68,7 +68,7 @@ def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place
 
     def load(path):
         tried.append(path.name)
-        return Servable(path, Limits())
+        return Servable(path)
 
     versions = versions_of(folder, load=load)
     place(2)
