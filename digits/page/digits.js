@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { element } = SatViewer;
+  const { element, svg, percent, placeByKey, markCurrent } = SatViewer;
   const find = (query) => document.querySelector(query);
   const PACE = 800; // ms per glimpse
   const PAUSE = 150; // ms after the last stroke
@@ -35,15 +35,15 @@
   let asked = { stop: new AbortController(), timer: null };
   let reading = null;
   let current = -1;
-  let player = null;
+  const player = new SatViewer.Player(find("#play"), PACE, look);
 
   const say = (text) => (find("#message").textContent = text);
-  const percent = (value) => `${(100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
   const system = () => SYSTEMS[model.system];
 
   async function start() {
     try {
-      models = await SatDigits.models();
+      find("#views").hidden = !(await SatEngine.page()).models.length;
+      models = await SatEngine.models("digits");
     } catch (error) {
       return say(error.message);
     }
@@ -86,9 +86,9 @@
     find("#undo").addEventListener("click", () => { strokes.pop(); written = Math.min(written, strokes.length); changed(); });
     find("#clear").addEventListener("click", () => { strokes = []; written = 0; changed(); });
     for (const name of ["#turn", "#size"]) find(name).addEventListener("input", changed);
-    find("#play").addEventListener("click", () => (player ? pause() : play()));
-    find("#back").addEventListener("click", () => { pause(); look(current - 1); });
-    find("#next").addEventListener("click", () => { pause(); look(current + 1); });
+    find("#play").addEventListener("click", () => (player.timer ? player.stop() : play()));
+    find("#back").addEventListener("click", () => { player.stop(); look(current - 1); });
+    find("#next").addEventListener("click", () => { player.stop(); look(current + 1); });
     find(".glimpses").addEventListener("keydown", key);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   }
@@ -150,8 +150,7 @@
   // Writes a digit; two of them for a model that reads two.
   function write(digit) {
     if (written >= model.digits || (strokes.length && !written)) [strokes, written] = [[], 0];
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    path.setAttribute("d", SHAPES[digit]);
+    const path = svg("path", { d: SHAPES[digit] });
     const length = path.getTotalLength();
     const [left, top] = model.digits === 2 ? [[0.28, 0.4], [0.72, 0.6]][written] : [0.5, 0.5];
     const point = (at) => {
@@ -176,7 +175,7 @@
   }
 
   function empty(next) {
-    pause();
+    player.stop();
     reading = null;
     find("#result").hidden = find("#brief").hidden = true;
     find("#answer").textContent = "Its answer";
@@ -188,8 +187,8 @@
     ink(canvas, "#fff", "#000");
     const loading = setTimeout(() => empty("The model is being loaded; that takes a few seconds …"), PATIENCE);
     try {
-      const wait = (why) => (find("#said").textContent = why);
-      const found = await SatDigits.read(model, canvas, signal, wait);
+      const tell = (why) => (find("#said").textContent = why);
+      const found = await SatEngine.read("digits", canvas, { model, signal, tell });
       if (!signal.aborted) show(found);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -201,7 +200,7 @@
   }
 
   function show(data) {
-    pause();
+    player.stop();
     [reading, current] = [data, -1];
     find("#result").hidden = false;
     const several = data.steps.length > 1;
@@ -224,7 +223,7 @@
     const canvas = element("canvas", { "aria-hidden": "true" });
     retina(canvas, step);
     const button = element("button", { type: "button", "aria-label": `Glimpse ${i + 1}` }, canvas);
-    button.addEventListener("click", () => { pause(); look(i); });
+    button.addEventListener("click", () => { player.stop(); look(i); });
     return button;
   }
 
@@ -267,11 +266,7 @@
     find("#said").textContent = several ? `Glimpse ${current + 1} of ${steps.length}, ${where(step)}: ${answer}` : `${map(step)}: ${answer}`;
     find("#back").disabled = current === 0;
     find("#next").disabled = current === steps.length - 1;
-    [...find(".glimpses").querySelectorAll("button")].forEach((button, i) => {
-      button.tabIndex = i === current ? 0 : -1;
-      if (i === current) button.setAttribute("aria-current", "step");
-      else button.removeAttribute("aria-current");
-    });
+    markCurrent(find(".glimpses").querySelectorAll("button"), current, "step");
   }
 
   const middle = ({ corners }) => [0, 1].map((axis) => corners.reduce((sum, corner) => sum + corner[axis] / 4, 0));
@@ -289,12 +284,7 @@
   }
 
   function boxes() {
-    const shape = (name, points, kind) => {
-      const drawn = document.createElementNS("http://www.w3.org/2000/svg", name);
-      drawn.setAttribute("points", points.map((point) => point.join(",")).join(" "));
-      drawn.setAttribute("class", kind);
-      return drawn;
-    };
+    const shape = (name, points, kind) => svg(name, { points: points.map((point) => point.join(",")).join(" "), class: kind });
     const passed = reading.steps.slice(0, current + 1);
     const now = passed.at(-1);
     const [x, y] = middle(now);
@@ -321,31 +311,15 @@
   }
 
   function key(event) {
-    const last = reading.steps.length - 1;
-    const target = { ArrowRight: Math.min(current + 1, last), ArrowLeft: Math.max(current - 1, 0), Home: 0, End: last }[event.key];
+    const target = placeByKey(event.key, current, reading.steps.length - 1);
     if (target === undefined) return;
     event.preventDefault();
-    pause();
+    player.stop();
     look(target);
     find(".glimpses").querySelectorAll("button")[target].focus();
   }
 
-  function play() {
-    find("#play").textContent = "Pause";
-    let next = current < 0 || current >= reading.steps.length - 1 ? 0 : current + 1;
-    const step = () => {
-      look(next++);
-      if (next < reading.steps.length) player = setTimeout(step, PACE);
-      else pause();
-    };
-    step();
-  }
-
-  function pause() {
-    clearTimeout(player);
-    player = null;
-    find("#play").textContent = "Play";
-  }
+  const play = () => player.play(current, reading.steps.length);
 
   start();
 })();

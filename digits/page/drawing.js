@@ -1,4 +1,6 @@
 // A drawing as a model's image: what `fit_drawing` of digits/reader.py does, to the bit.
+import { triangle } from "./pixels.js";
+
 const INK = 64; // of 255; what is fainter does not count as ink
 const ROOM = 28 / 20; // MNIST digits are 20 pixels long, in the middle of 28
 const MARGIN = 4; // pixels, (28 - 20) / 2
@@ -99,21 +101,15 @@ function resized(ink, sides, low, high, size) {
 function resample(bytes, width, [from, to], size) {
   const start = Math.fround(from);
   const scale = Math.fround(Math.fround(to) - start) / size;
-  const reach = Math.max(scale, 1);
   const height = bytes.length / width;
   const turned = new Uint8Array(size * height);
-  for (let i = 0; i < size; i++) {
-    const centre = start + (i + 0.5) * scale;
-    const first = Math.max(Math.trunc(centre - reach + 0.5), 0);
-    const end = Math.min(Math.trunc(centre + reach + 0.5), width);
-    const weights = Array.from({ length: end - first }, (_, j) => Math.max(0, 1 - Math.abs((j + first - centre + 0.5) * (1 / reach))));
-    const sum = weights.reduce((a, b) => a + b, 0);
-    const whole = weights.map((weight) => Math.trunc(0.5 + (weight / sum) * 2 ** BITS));
+  triangle(start, scale, width, size).forEach(([first, weights], i) => {
+    const whole = Array.from(weights, (weight) => Math.trunc(0.5 + weight * 2 ** BITS));
     for (let y = 0; y < height; y++) {
       let value = 2 ** (BITS - 1);
       whole.forEach((weight, j) => { value += weight * bytes[y * width + first + j]; });
       turned[i * height + y] = Math.min(255, value >> BITS);
     }
-  }
+  });
   return turned;
 }

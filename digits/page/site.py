@@ -49,14 +49,13 @@ def add(runs: Sequence[Path], site: Path) -> dict[str, str]:
         path.write_bytes(graph)
         path.with_suffix(".md").write_text(published.read_card(folder), "utf-8")
         place = {"graph": f"{models.name}/{path.name}", "download": len(graph) + runtime}
-        shown.append({"name": name} | facts | place)
+        shown.append({"name": name, "module": "./reading.js"} | facts | place)
     (site / f"{NAME}.json").write_text(json.dumps(shown), "utf-8")
     for asset in FILES.iterdir():
         if asset.name.endswith((".css", ".js")):
             (assets / asset.name).write_bytes(asset.read_bytes())
     page = (FILES / f"{NAME}.html").read_text("utf-8")
     page = page.replace("assets/ask.js", "assets/local.js")
-    page = page.replace(f"assets/{NAME}_ask.js", f"assets/{NAME}_local.js")
     (site / f"{NAME}.html").write_text(page, "utf-8")
     return {"path": f"{NAME}.html", "title": TITLE}
 

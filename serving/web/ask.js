@@ -88,14 +88,18 @@ const SatEngine = (() => {
   const LONGEST = 1600; // pixels of its longer side then
   let most = 20; // MB
 
-  async function page() {
+  async function json(path) {
     try {
-      const found = await (await fetch("api/page")).json();
-      most = found.max_mb;
-      return found;
+      return await (await fetch(path)).json();
     } catch {
       throw new Error("The page's own server does not answer: is it still running? Then load the page again.");
     }
+  }
+
+  async function page() {
+    const found = await json("api/page");
+    most = found.max_mb;
+    return found;
   }
 
   // A large photograph as a smaller JPEG, upright; any other file as it is.
@@ -134,5 +138,15 @@ const SatEngine = (() => {
     return SatAsk.ask("api/explain", { image, model, sentence }, signal, () => {});
   }
 
-  return { page, begin: () => {}, prepare, captions, explain };
+  // The models of a further view of the page, and what one of them makes of a drawing on a canvas;
+  // `tell` gets sentences on why that takes time.
+  const models = (view) => json(`api/${view}`);
+
+  async function read(view, canvas, { model, signal, tell }) {
+    const image = await new Promise((done) => canvas.toBlob(done, "image/png"));
+    signal.throwIfAborted();
+    return SatAsk.ask(`api/${view}`, { model: model.name, image }, signal, (why) => tell(`${why} Trying again …`));
+  }
+
+  return { page, begin: () => {}, prepare, captions, explain, models, read };
 })();

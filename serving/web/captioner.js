@@ -4,11 +4,10 @@ import { download, open, start, values } from "./litert.js";
 import { unpackGraph } from "./packed.js";
 import { remarks } from "./limits.js";
 import { readPixels } from "./pixels.js";
-import { readSentence } from "./sentence.js";
 import { beamSearch } from "./search.js";
 
 const STATE = ["hidden", "memory"];
-const [START, UNKNOWN] = [1, 3]; // of every vocabulary
+const [START, END, UNKNOWN] = [1, 2, 3]; // of every vocabulary
 const MARK = "\u2581"; // of a subword that begins a word
 
 const kept = new Map(); // what is open, by its file
@@ -124,6 +123,21 @@ async function explain(sentence, captioner, encoded) {
   } finally {
     close();
   }
+}
+
+// The words of a sentence, as they are shown, and their ids with the end's; those that are unknown.
+// The words of a sentence of the user's, as they are shown, and their ids with the end's; those that are unknown.
+function readSentence(sentence, { forms, join }, { lang, max_length: longest }) {
+  if (join.between !== " ") throw new Error("Sentences of your own are read here by captioners of whole words: `sat-tf explain` takes the others.");
+  const small = (text) => text.normalize("NFC").replaceAll("\u2019", "'").toLocaleLowerCase(lang || "en");
+  const found = small(sentence).match(/[\p{L}\p{N}][\p{L}\p{M}\p{N}]*(?:['-][\p{L}\p{M}\p{N}]+)*/gu) ?? [];
+  if (!found.length) throw new Error("Write a sentence with words.");
+  if (found.length > longest) throw new Error(`The sentence has ${found.length} words, and a caption at most ${longest}.`);
+  const places = new Map(forms.map((form, id) => [small(form), id]));
+  const ids = found.map((word) => places.get(word) ?? UNKNOWN);
+  const unknown = [...new Set(found.filter((_, n) => ids[n] === UNKNOWN))];
+  if (ids.every((id) => id === UNKNOWN)) throw new Error(`The captioner knows none of these words: ${unknown.join(", ")}.`);
+  return { ids: [...ids, END], tokens: found.map((word, n) => (ids[n] === UNKNOWN ? word : forms[ids[n]])), unknown };
 }
 
 // The mean over locations in the place of each.

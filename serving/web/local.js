@@ -65,31 +65,55 @@ const SatEngine = (() => {
 
   const progress = ({ loading }) => ({ loading: [loading, whole] });
 
+  // Hands over what comes of a job, until it is done.
+  function work(job, signal, take) {
+    return new Promise((done, fail) => {
+      signal.addEventListener("abort", () => fail(signal.reason));
+      post(job, (line) => {
+        if (line.failed) fail(new Error(line.failed));
+        else if (line.done) done();
+        else if (!signal.aborted) take(line);
+      });
+    });
+  }
+
   // Hands over the answer of each captioner; of a sample it came with the page.
   async function captions(image, { sample, signal }, take) {
     if (sample) return (await json(`samples/${sample.file}.json`)).forEach(take);
     if (!able()) throw new Error(UNABLE);
-    await new Promise((done, fail) => {
-      signal.addEventListener("abort", () => fail(signal.reason));
-      post({ file: image }, (line) => {
-        if (line.failed) fail(new Error(line.failed));
-        else if (line.done) done();
-        else if (line.loading) take(progress(line));
-        else if (line.model && !signal.aborted) take({ model: line.model, ...answer(line) });
-      });
+    await work({ file: image }, signal, (line) => {
+      if (line.loading) take(progress(line));
+      else if (line.model) take({ model: line.model, ...answer(line) });
     });
   }
 
   // What a captioner makes of a sentence about an image.
   async function explain(image, { model, sentence, signal }) {
     if (!able()) throw new Error(UNABLE);
-    return new Promise((done, fail) => {
-      signal.addEventListener("abort", () => fail(signal.reason));
-      post({ file: image, model, sentence }, (line) => {
-        if (line.failed) fail(new Error(line.failed));
-        else if (line.captions) done(answer({ ...line, model }));
-      });
+    let found;
+    await work({ file: image, model, sentence }, signal, (line) => {
+      if (line.captions) found = answer({ ...line, model });
     });
+    return found;
+  }
+
+  // The models of a further view of the page, and what one of them, which names the worker's module for
+  // it, makes of a drawing on a canvas; `tell` gets sentences on why that takes time.
+  async function models(view) {
+    if (!able()) throw new Error("This browser has no WebAssembly SIMD, which the models need: it takes a newer one.");
+    return json(`${view}.json`);
+  }
+
+  async function read(view, canvas, { model, signal, tell }) {
+    const { width, height } = canvas;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+    const drawing = { width, ink: Uint8Array.from({ length: width * height }, (_, i) => data[4 * i]) };
+    let found;
+    await work({ module: model.module, model, drawing }, signal, ({ loading, reading }) => {
+      if (reading) found = reading;
+      else if (loading) tell(`Loading the model: ${SatViewer.megabytes(loading)} of ${SatViewer.megabytes(model.download)} MB`);
+    });
+    return found;
   }
 
   // As `viewer_data` of the server's page.
@@ -107,5 +131,5 @@ const SatEngine = (() => {
     return { text, score, peak, words: words.map(({ alpha, beta = null, ...word }) => ({ ...word, beta, map: map(alpha) ?? null })) };
   }
 
-  return { able, page, json, post, begin, captions, explain, prepare: async (image) => image };
+  return { page, begin, captions, explain, prepare: async (image) => image, models, read };
 })();

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { element } = SatViewer;
+  const { element, megabytes } = SatViewer;
   const find = (query) => document.querySelector(query);
   let page = { models: [], samples: [], notes: [], about: [], views: [] };
   let comparison;
@@ -58,7 +58,6 @@
   const prepare = () => SatEngine.begin(note, loading);
 
   function loading({ loading: [done, whole] }) {
-    const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
     find("#loading").hidden = done >= whole;
     Object.assign(find("#loading progress"), { value: done, max: whole });
     find("#loading span").textContent = `Loading the captioners: ${megabytes(done)} of ${megabytes(whole)} MB`;

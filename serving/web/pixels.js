@@ -8,14 +8,14 @@ export async function readPixels(file, size, resize, mostPixels) {
   const { width, height, rows, close } = await decode(file, mostPixels);
   const side = Math.min(width, height);
   const [left, top, wide, high] = resize === "crop" ? [(width - side) >> 1, (height - side) >> 1, side, side] : [0, 0, width, height];
-  const across = triangle(wide, size);
+  const across = triangle(0, wide / size, wide, size);
   const narrow = new Float32Array(high * size * 3);
   for (let y = 0; y < high; y += BAND) {
     const count = Math.min(BAND, high - y);
     squeeze(rows(left, top + y, wide, count), wide, count, across, narrow.subarray(y * size * 3), size);
   }
   close();
-  return { pixels: stack(narrow, triangle(high, size), size), width, height };
+  return { pixels: stack(narrow, triangle(0, high / size, high, size), size), width, height };
 }
 
 // The photograph upright, over white where it is transparent, and what reads some of its rows as RGBA.
@@ -41,16 +41,15 @@ async function decode(file, mostPixels) {
   return { width, height, rows, close: () => bitmap.close() };
 }
 
-// Of each place of the result the first input that counts, and the weights from there, by which
-// Pillow scales: a triangle as wide as the scale.
-function triangle(input, output) {
-  const scale = input / output;
+// Weights by which Pillow scales, a triangle as wide as the scale: of each of `size` places of the result,
+// `scale` inputs apart from `start` on, the first of `length` inputs that counts, and the weights from there.
+export function triangle(start, scale, length, size) {
   const reach = Math.max(scale, 1);
-  return Array.from({ length: output }, (_, i) => {
-    const centre = (i + 0.5) * scale;
-    const first = Math.max(0, Math.trunc(centre - reach + 0.5));
-    const last = Math.min(input, Math.trunc(centre + reach + 0.5));
-    const weights = Float64Array.from({ length: last - first }, (_, j) => Math.max(0, 1 - Math.abs((first + j + 0.5 - centre) / reach)));
+  return Array.from({ length: size }, (_, i) => {
+    const centre = start + (i + 0.5) * scale;
+    const first = Math.max(Math.trunc(centre - reach + 0.5), 0);
+    const last = Math.min(Math.trunc(centre + reach + 0.5), length);
+    const weights = Float64Array.from({ length: last - first }, (_, j) => Math.max(0, 1 - Math.abs((first + j - centre + 0.5) * (1 / reach))));
     const sum = weights.reduce((total, weight) => total + weight, 0);
     return [first, weights.map((weight) => weight / sum)];
   });

@@ -93,7 +93,48 @@ const SatViewer = (() => {
     }, [""]);
   }
 
-  const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
+  const percent = (value) => `${(100 * value).toFixed(value > 0 && value < 0.1 ? 1 : 0)} %`;
+  const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+
+  // Which of the places up to `last` a key leads to from the current one; undefined for other keys.
+  function placeByKey(key, current, last, rightToLeft = false) {
+    const [forward, backward] = rightToLeft ? ["ArrowLeft", "ArrowRight"] : ["ArrowRight", "ArrowLeft"];
+    return { [forward]: Math.min(current + 1, last), [backward]: Math.max(current - 1, 0), Home: 0, End: last }[key];
+  }
+
+  // Marks one of several buttons, by `kind` of aria-current; the Tab key reaches that one alone.
+  function markCurrent(buttons, current, kind) {
+    [...buttons].forEach((button, i) => {
+      if (i === current) button.setAttribute("aria-current", kind);
+      else button.removeAttribute("aria-current");
+      if (current >= 0) button.tabIndex = i === current ? 0 : -1;
+    });
+  }
+
+  // A button that shows one step after another, `pace` ms each, from the one after the current.
+  class Player {
+    constructor(button, pace, show) {
+      Object.assign(this, { button, pace, show, timer: null });
+      button.textContent = "Play";
+    }
+
+    play(current, count) {
+      this.button.textContent = "Pause";
+      let next = current < 0 || current >= count - 1 ? 0 : current + 1;
+      const step = () => {
+        if (next >= count) return this.stop();
+        this.show(next++);
+        this.timer = setTimeout(step, this.pace);
+      };
+      step();
+    }
+
+    stop() {
+      clearTimeout(this.timer);
+      this.timer = null;
+      this.button.textContent = "Play";
+    }
+  }
 
   // About four round numbers from `low` to `high`.
   function ticks(low, high) {
@@ -148,9 +189,9 @@ const SatViewer = (() => {
     constructor() {
       this.viewers = [];
       this.current = -1;
-      this.timer = null;
       this.heat = this.boxed = false;
-      this.play = element("button", { type: "button", onclick: () => this.toggle() }, "Play");
+      this.play = element("button", { type: "button", onclick: () => this.toggle() });
+      this.player = new Player(this.play, 900, (i) => this.look(i));
       this.heatButton = this.switchButton("Heat map", "heat");
       this.boxButton = this.switchButton("Boxes", "boxed");
       this.scale = element("select", { "aria-label": "Brightness", onchange: () => this.refresh() },
@@ -202,22 +243,12 @@ const SatViewer = (() => {
     }
 
     toggle() {
-      if (this.timer) return this.stop();
-      this.play.textContent = "Pause";
-      const count = Math.max(...this.viewers.map((viewer) => viewer.hypothesis.words.length));
-      let next = this.current < 0 || this.current >= count - 1 ? 0 : this.current + 1;
-      const step = () => {
-        if (next >= count) return this.stop();
-        this.look(next++);
-        this.timer = setTimeout(step, 900);
-      };
-      step();
+      if (this.player.timer) return this.stop();
+      this.player.play(this.current, Math.max(...this.viewers.map((viewer) => viewer.hypothesis.words.length)));
     }
 
     stop() {
-      clearTimeout(this.timer);
-      this.timer = null;
-      this.play.textContent = "Play";
+      this.player.stop();
     }
   }
 
@@ -338,8 +369,8 @@ const SatViewer = (() => {
       const button = element("button", { type: "button", class: "word", lang: this.data.lang, tabindex: i ? -1 : 0 }, word.text);
       if (word.log_prob != null) button.style.setProperty("--probability", Math.exp(word.log_prob));
       const look = () => this.panel.look(i, this);
-      button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && !this.panel.timer && look());
-      button.addEventListener("focus", () => this.panel.timer || look());
+      button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && !this.panel.player.timer && look());
+      button.addEventListener("focus", () => this.panel.player.timer || look());
       button.addEventListener("click", () => { this.panel.stop(); look(); });
       return button;
     }
@@ -387,12 +418,7 @@ const SatViewer = (() => {
 
     look(i, aloud = true) {
       this.current = i;
-      const buttons = [...this.words.querySelectorAll("button")];
-      buttons.forEach((button, n) => {
-        if (n === i) button.setAttribute("aria-current", "true");
-        else button.removeAttribute("aria-current");
-        if (i >= 0) button.tabIndex = n === i ? 0 : -1;
-      });
+      markCurrent(this.words.querySelectorAll("button"), i, "true");
       this.dots.replaceChildren();
       const word = this.hypothesis.words[i];
       this.stage.classList.toggle("looking", i >= 0 && this.looks);
@@ -440,10 +466,8 @@ const SatViewer = (() => {
     key(event) {
       const last = this.hypothesis.words.length - 1;
       const rightToLeft = getComputedStyle(this.words).direction === "rtl";
-      const forward = rightToLeft ? "ArrowLeft" : "ArrowRight";
-      const backward = rightToLeft ? "ArrowRight" : "ArrowLeft";
       if (event.key === "Escape") { this.panel.stop(); return this.panel.look(-1); }
-      const target = { [forward]: Math.min(this.current + 1, last), [backward]: Math.max(this.current - 1, 0), Home: 0, End: last }[event.key];
+      const target = placeByKey(event.key, this.current, last, rightToLeft);
       if (target === undefined) return;
       event.preventDefault();
       this.panel.stop();
@@ -631,5 +655,5 @@ const SatViewer = (() => {
     }
   }
 
-  return { Viewer, Comparison, Report, decodeMap, drawLocation, element };
+  return { Comparison, Report, Player, element, svg, percent, megabytes, placeByKey, markCurrent };
 })();

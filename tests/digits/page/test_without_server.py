@@ -60,13 +60,15 @@ def strokes(count: int) -> list[np.ndarray]:
 
 
 READ = """async ([name, drawings]) => {
-  const model = (await SatDigits.models()).find((one) => one.name === name);
+  await SatEngine.page();
+  const model = (await SatEngine.models("digits")).find((one) => one.name === name);
   return Promise.all(drawings.map(([width, height, ink]) => {
     const canvas = Object.assign(document.createElement("canvas"), { width, height });
     const grey = new Uint8ClampedArray(4 * ink.length);
     const pixels = grey.map((_, i) => (i % 4 < 3 ? ink[i >> 2] : 255));
     canvas.getContext("2d").putImageData(new ImageData(pixels, width, height), 0, 0);
-    return SatDigits.read(model, canvas, new AbortController().signal, () => {});
+    const { signal } = new AbortController();
+    return SatEngine.read("digits", canvas, { model, signal, tell: () => {} });
   }));
 }"""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sat_tf.spark import check_spark
+from serving.bulk.__main__ import main
 from tests.serving import toys
 from tests.serving.processes import python_workers
 from tests.waiting import eventually
@@ -140,16 +141,16 @@ def test_killing_a_worker_and_the_driver_leaves_the_output_of_an_undisturbed_run
     assert kept.items() <= {p.parent.name: p.stat().st_mtime_ns for p in committed(out)}.items()
 
 
-def test_a_finished_job_that_is_started_again_computes_nothing(places, undisturbed):
-    out = places / "undisturbed"
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.json")}
-    said = end(again := start(places, "undisturbed"))  # the last image still waits for a reader
-    assert again.returncode == 1 and f"{IMAGES} of {IMAGES} images are done" in said
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.json")} == before
-    assert rows(out) == undisturbed
+@pytest.fixture
+def run_here(places, monkeypatch):
+    """Runs the command in this process, which starts one JVM; returns its status."""
+    (places / "temporary").mkdir(exist_ok=True)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(places / "temporary"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # Spark adds to it
+    return lambda output, *flags: main(command_of(places, output, *flags)[3:])
 
 
-def test_a_table_of_contents_is_captioned_into_parquet(places):
+def test_a_table_of_contents_is_captioned_into_parquet(places, run_here, capfd):
     from pyarrow import parquet, table
 
     folder = places / "my photos 100% {a}" / "photos [1].parquet"
@@ -158,22 +159,26 @@ def test_a_table_of_contents_is_captioned_into_parquet(places):
         names = [f"{part}{n}" for n in range(5)]
         contents = [b"ok"] * 4 + [b"broken"]
         parquet.write_table(table({"path": names, "content": contents}), folder / f"{part}.parquet")
-    process = start(places, "out [2024] 5%", "--format", "parquet", "--input", str(folder))
-    said = end(process)
-    assert process.returncode == 1 and "8 images captioned" in said, said
+    flags = ("--format", "parquet", "--input", str(folder))
+    for said in (
+        "8 images captioned",
+        "10 of 10 images are done",
+    ):  # the second time nothing is left
+        assert run_here("out [2024] 5%", *flags) == 1
+        assert said in capfd.readouterr().out
     found = parquet.read_table(places / "out [2024] 5%").to_pylist()
     assert sorted(row["path"] for row in found) == [f"{p}{n}" for p in range(2) for n in range(5)]
     assert {row["reason"] for row in found} == {None, "not what a toy reads"}
 
 
-def test_an_output_that_cannot_be_taken_is_an_error_without_a_traceback(places):
+def test_an_output_that_cannot_be_taken_is_an_error_without_a_traceback(places, run_here, capfd):
     (places / "else").mkdir()
     (places / "else" / "thesis.tex").write_text("")
-    process = start(places, "else")
-    assert "is not empty and holds no bulk captions (it has thesis.tex)" in end(process)
-    assert process.returncode == 2
+    assert run_here("else") == 2
+    said = capfd.readouterr().err
+    assert "is not empty and holds no bulk captions (it has thesis.tex)" in said
     output = "nowhere://bucket/out"
-    process = start(places, "unused", "--output", output)
-    said = end(process)
-    assert process.returncode == 2 and f"Error: The output {output} cannot be" in said, said
+    assert run_here("unused", "--output", output) == 2
+    said = capfd.readouterr().err
+    assert f"Error: The output {output} cannot be" in said, said
     assert "Traceback" not in said and "\tat org." not in said

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from serving.client import CaptionClient, Connection
+from serving.client import CaptionClient, Connection, ServingError
 from serving.local_server.__main__ import main
 from tests.serving.toys import is_healthy
 from tests.waiting import eventually
@@ -62,6 +62,11 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
                 held.wait_until_in_flight()
                 process.send_signal(signal.SIGTERM)
                 eventually(lambda: is_stopping(port))
+                with (
+                    CaptionClient(Connection(port=port, retries=0)) as late,
+                    pytest.raises(ServingError, match="The server is stopping"),
+                ):
+                    late.caption(b"ok")
                 held.release()
                 assert slow.result().text == "a cat 3"
             out, err = process.communicate(timeout=300)

@@ -10,17 +10,12 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2
 
+from benchmarks.serving_fuzz import odd_request, spoil
 from serving.local_server.servable import Servable
 from serving.local_server.server import Admission, LocalServer
 from serving.local_server.statuses import StatusError
 from tests.serving.processes import resident_megabytes
-from tests.serving.toys import (
-    GRID,
-    T,
-    caption_of,
-    predict_request,
-    status_request,
-)
+from tests.serving.toys import GRID, T, predict_request, status_request
 from tests.waiting import eventually
 
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
@@ -65,17 +60,9 @@ def test_status_lists_the_versions(caller):
 def test_it_is_healthy(caller):
     for service in ("", "PredictionService", "ModelService"):
         assert caller.healthy(service and f"tensorflow.serving.{service}")
-    unknown = (
-        (grpc.StatusCode.NOT_FOUND, lambda: caller.healthy("x")),
-        (
-            grpc.StatusCode.UNIMPLEMENTED,
-            lambda: next(caller.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")),
-        ),
-    )
-    for code, ask in unknown:
-        with pytest.raises(grpc.RpcError) as caught:
-            ask()
-        assert caught.value.code() == code
+    with pytest.raises(grpc.RpcError) as caught:
+        caller.healthy("x")
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_a_deadline_ends_the_call(caller):
@@ -104,26 +91,6 @@ def test_calls_run_at_the_same_time(caller, monkeypatch):
         finally:
             go.set()
         assert slow.result() == "a cat 3"
-
-
-def refuses(caller) -> bool:
-    try:
-        caller.caption()
-    except grpc.RpcError as error:
-        return error.code() == grpc.StatusCode.UNAVAILABLE
-    return False
-
-
-def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held):
-    with serving(toy_exports) as caller, ThreadPoolExecutor(2) as pool:
-        slow = pool.submit(caller.caption, held.image)
-        held.wait_until_in_flight()
-        stopped = pool.submit(caller.server.stop, 600.0)
-        eventually(lambda: refuses(caller))
-        assert not caller.healthy()
-        held.release()
-        assert slow.result() == "a cat 3"
-        stopped.result()
 
 
 def test_a_stop_waits_no_longer_than_it_is_told(toy_exports, serving, held):
@@ -181,42 +148,20 @@ def test_a_folder_from_which_nothing_loads_is_an_error_with_the_reason(tmp_path,
         LocalServer(folder, port=0)
 
 
-def mutate(content: bytes, rng: random.Random) -> bytes:
-    """Changes some bytes, cuts the end off or repeats a part."""
-    changed = bytearray(content or b"\0")
-    for _ in range(rng.randrange(1, 8)):
-        changed[rng.randrange(len(changed))] = rng.randrange(256)
-    if rng.random() < 0.3:
-        del changed[rng.randrange(len(changed)) :]
-    if rng.random() < 0.2:
-        start = rng.randrange(len(changed) + 1)
-        changed[start:start] = changed[start : start + rng.randrange(1000)] * rng.randrange(1, 20)
-    return bytes(changed)
-
-
-def nonsense(rng: random.Random) -> bytes:
-    """A request that is spoilt, or none at all."""
-    good = predict_request(rng.randbytes(rng.randrange(200)), outputs=("captions",))
-    spoilt = mutate(good.SerializeToString(), rng)
-    return rng.choice([spoilt, spoilt, rng.randbytes(rng.randrange(300))])
-
-
 def send_nonsense(caller, count: int, seed: int) -> dict:
     """Sends bad requests, and now and then a good one; returns how often each status came."""
-    rng = random.Random(seed)
+    rng, good = random.Random(seed), predict_request(b"ok", outputs=("captions",))
     call = caller.channel.unary_unary(PREDICT)  # bytes in, bytes out
     answers: dict = {}
     for number in range(count):
+        request = rng.choice([odd_request(rng), spoil(good.SerializeToString(), rng)])
         try:
-            call(nonsense(rng), timeout=120)
+            call(request, timeout=120)
             status = grpc.StatusCode.OK
         except grpc.RpcError as error:
             status = error.code()
-            details = error.details()
+            assert status in TOLD or "No request" in error.details(), error.details()
         answers[status] = answers.get(status, 0) + 1
-        if status not in {*TOLD, grpc.StatusCode.OK}:
-            assert status == grpc.StatusCode.INTERNAL, (status, details)
-            assert "No request" in details or "method_name" in details, details
         if number % 25 == 0:
             assert caller.caption() == "a cat 3"
     return answers
@@ -233,7 +178,6 @@ def test_thousands_of_bad_requests_leave_memory_flat(caller):
     before = resident_megabytes("self")
     send_nonsense(caller, 4_000, seed=3)
     assert resident_megabytes("self") - before < 15
-    assert caption_of(caller.predict(predict_request(b"ok"))) == "a cat 3"
 
 
 def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serving):

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from concurrent import futures
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import grpc
 import numpy as np
@@ -22,33 +22,17 @@ class ScriptedModel:
 
     Attributes:
         kind: `soft`, `hard` or `none`.
-        every_beam: The export has that signature.
-        log_probs: It has `word_log_probs`.
         resize: `crop` or `squash`.
-        calls: Requests answered so far.
     """
 
     kind: str = "soft"
-    every_beam: bool = True
-    log_probs: bool = True
     resize: str = "crop"
-    calls: list[str] = field(default_factory=list)
 
-    def predict(self, request, context) -> PredictResponse:
-        """Answers one request."""
-        signature = request.model_spec.signature_name or "serving_default"
-        if signature == "every_beam" and not self.every_beam:
-            message = f'Serving signature key "{signature}" not found.'
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, message)
-        self.calls.append(signature)
+    def predict(self, request, _) -> PredictResponse:
+        """Answers one request for every hypothesis."""
+        assert request.model_spec.signature_name == "every_beam"
         (content,) = request.inputs["image_bytes"].string_val
-        valid = not content.startswith(b"text")
-        outputs = self._outputs(valid)
-        if signature == "serving_default":
-            for name in {"word_log_probs", "attention", "beta"} & set(outputs):
-                outputs[name] = outputs[name][:, 0]
-        else:
-            outputs |= {"attention_kind": [self.kind], "resize": [self.resize]}
+        outputs = self._outputs(valid=not content.startswith(b"text"))
         response = PredictResponse()
         response.model_spec.version.value = 1
         for name, value in outputs.items():
@@ -68,9 +52,11 @@ class ScriptedModel:
             ),
             "valid": np.array([valid]),
             "reasons": ["" if valid else "the bytes are no image"],
+            "word_log_probs": np.full([1, count, 4], np.log(0.5), np.float32),
+            "language": ["de"],
+            "attention_kind": [self.kind],
+            "resize": [self.resize],
         }
-        if self.log_probs:
-            outputs["word_log_probs"] = np.full([1, count, 4], np.log(0.5), np.float32)
         if self.kind != "none":
             maps = np.full([1, count, 4, *GRID], 0.02, np.float32)
             for hypothesis, order in enumerate((PLACES, PLACES[::-1])):

@@ -19,7 +19,6 @@ from tests.image_files import encode, exif_of
 from tests.page_data import decode_map
 from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
-from tests.waiting import eventually
 
 MOST = 200_000  # bytes of the page without its samples
 
@@ -121,6 +120,8 @@ def test_one_upload_waits_for_a_captioner_that_is_away():
     with serve(ScriptedModel()) as port:
         pass
     with page_of(soft=port) as page, contextlib.ExitStack() as later:
+        answer = upload(TestClient(page.app()), photograph())
+        assert answer.status_code == 503 and "does not answer" in answer.json()["error"]
         away = page.models["soft"]
 
         async def soft(content, tell):
@@ -183,32 +184,14 @@ def test_a_proxy_may_keep_the_name_or_ask_under_its_own(host, origin, status):
     assert ("Another site's page" in answer.json()["error"]) == (status == 403)
 
 
-def test_an_export_without_attention_or_log_probabilities_is_shown_too():
-    old = ScriptedModel(every_beam=False, log_probs=False)
-    with page_of(none=ScriptedModel(kind="none", resize="squash"), old=old) as page:
-        client = TestClient(page.app())
-        none = upload(client, photograph(), model="none").json()
-        old = upload(client, photograph(), model="old").json()
+def test_an_export_without_attention_is_shown_too():
+    with page_of(none=ScriptedModel(kind="none", resize="squash")) as page:
+        none = upload(TestClient(page.app()), photograph()).json()
     assert none["kind"] == "none" and none["grid"] is None and none["crop"] == [0, 0, 1, 1]
     assert none["hypotheses"][0]["words"][0]["map"] is None
-    assert old["kind"] == "soft" and old["hypotheses"][0]["words"][0]["map"]
-    assert old["hypotheses"][0]["words"][0]["log_prob"] is None
-    assert len(old["hypotheses"]) == 1
 
 
-def test_a_server_that_comes_back_answers_again():
-    with serve(ScriptedModel()) as port:
-        pass
-    with page_of(soft=port) as page:
-        client = TestClient(page.app())
-        away = upload(client, photograph(), model="soft")
-        assert away.status_code == 503 and "does not answer" in away.json()["error"]
-        with serve(ScriptedModel(), port):
-            # The client looks for it again within a second.
-            eventually(lambda: upload(client, photograph()).status_code == 200)
-
-
-ASSETS = {"/": "page.css page.js", "/digits": "page.css digits.css digits_ask.js digits.js"}
+ASSETS = {"/": "page.css page.js", "/digits": "page.css digits.css digits.js"}
 
 
 @pytest.mark.parametrize("path", ASSETS)

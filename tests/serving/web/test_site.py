@@ -19,6 +19,7 @@ from sat_tf.trained.runs import load_light, make_graphs
 from serving import export
 from serving.web import site as site_module
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
+from tests.digits.small_readers import write_reader
 from tests.image_files import encode, noise, smooth
 from tests.serving.export_fixtures import KINDS, good_images, write_run
 from tests.serving.test_languages import vocabulary_of
@@ -299,9 +300,10 @@ def test_a_second_tab_and_a_browser_without_simd_are_told(browser, address):
 
 
 def test_a_site_takes_the_place_of_an_earlier_one_and_of_nothing_else(
-    site, runs, runtime, tmp_path, capsys
+    site, runtime, tmp_path, capsys
 ):
-    argv = ["--run-dir", str(runs[0]), "--format", "web", "--runtime", str(runtime), "--out"]
+    reader = write_reader(tmp_path / "reader", "ram")
+    argv = ["--run-dir", str(reader), "--format", "web", "--runtime", str(runtime), "--out"]
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").touch()
@@ -310,8 +312,8 @@ def test_a_site_takes_the_place_of_an_earlier_one_and_of_nothing_else(
     assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
     before = shutil.copytree(site, tmp_path / "site")
     assert export.main([*argv, str(before)]) == 0
-    assert json.loads((before / "page.json").read_text())["models"] == [runs[0].name]
-    assert {path.name for path in tmp_path.iterdir()} == {"mine", "site"}
+    assert json.loads((before / "page.json").read_text())["models"] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "reader", "site"}
     notices = (before / "NOTICES.md").read_text()
     assert site_module.RUNTIME in notices and "Apache License" in notices
 

@@ -26,10 +26,10 @@ def photograph() -> str:
     return data_url(encode(Image.new("RGB", SIDE[::-1], (250, 240, 220)), "JPEG"))
 
 
-def page_of(count: int = 12, kind: str = "hard") -> str:
+def page_of() -> str:
     alpha = np.stack([peaked(cell) for cell in CENTRES])
     shown = []
-    for n in range(count):
+    for n in range(12):
         first = hypothesis_data(
             WORDS,
             f"a dog runs {n}",
@@ -43,67 +43,52 @@ def page_of(count: int = 12, kind: str = "hard") -> str:
         crop = crop_of(*SIDE, "crop")
         shown.append({"image": photograph(), "name": f"{n}.jpg", "hypotheses": [first, other]})
         shown[-1] |= {"crop": crop, "references": ["a dog is running"], "rank": float(n)}
-    common = {"grid": list(GRID), "kind": kind, "model": "a captioner", "lang": "de"}
+    common = {"grid": list(GRID), "kind": "hard", "model": "a captioner", "lang": "de"}
     scores = [{"name": "BLEU-4", "value": "21.0", "interval": "[19.8, 22.4]"}]
     return report_page("A report", shown, scores, ["A note."], common, "Log-probability")
 
 
-def test_words_without_spaces_stand_without_gaps_and_as_a_text(browser, tmp_path):  # noqa: F811
-    one = hypothesis_data(tuple("两只狗在跑"), "两只狗在跑", -1.0)
-    shown = [{"image": photograph(), "name": "a.jpg", "hypotheses": [one]}]
-    path = tmp_path / "index.html"
-    path.write_text(report_page("A report", shown, common={"lang": "zh"}), encoding="utf-8")
-    with watched_pages(browser) as open_page:
-        page = open_page(path.as_uri())
-        boxes = [word.bounding_box() for word in page.locator(".word[lang=zh]").all()]
-        assert len(boxes) == 5
-        for left, right in zip(boxes, boxes[1:], strict=False):
-            assert abs(left["x"] + left["width"] - right["x"]) < 1 and left["width"] < 30
-        assert page.locator(".sentence[lang=zh]").inner_text() == "两只狗在跑"
-        assert page.locator("ol[lang]").count() == 0 and violations(page) == []
-
-
-def test_words_run_from_the_right_even_if_the_first_is_latin(browser, tmp_path):  # noqa: F811
-    one = hypothesis_data(("NBA", "\u0643\u0644\u0628"), "NBA \u0643\u0644\u0628", -1.0)
-    shown = [{"image": photograph(), "name": "a.jpg", "hypotheses": [one], "references": ["A"]}]
-    path = tmp_path / "index.html"
-    path.write_text(report_page("A report", shown, common={"lang": "ar"}), encoding="utf-8")
-    with watched_pages(browser) as open_page:
-        page = open_page(path.as_uri())
-        first, second = (word.bounding_box() for word in page.locator(".word").all())
-        assert first["x"] > second["x"] and page.locator(".references [dir=auto]").count() == 1
-        page.get_by_label("Caption contains").fill("nba")
-        assert page.get_by_text("1 of 1 images").count() == 1
-
-
-SCHEMES = pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
-
-
 @pytest.fixture
-def page(browser, request, tmp_path):  # noqa: F811
-    """The report in a window of 1280 pixels; a message in the console is an error."""
+def open_report(browser, tmp_path):  # noqa: F811
+    """Opens a page in a window of 1280 pixels; a message in the console is an error."""
     path = tmp_path / "index.html"
-    path.write_text(page_of(), encoding="utf-8")
-    scheme = getattr(request, "param", "light")
     with watched_pages(browser) as open_page:
-        yield open_page(path.as_uri(), scheme=scheme)
+
+        def go(page: str, scheme: str = "light"):
+            path.write_text(page, encoding="utf-8")
+            return open_page(path.as_uri(), scheme=scheme)
+
+        yield go
 
 
-def test_boxes_are_drawn_by_choice_over_their_word(page):
-    words, boxes = page.locator(".words button"), page.locator(".dots rect")
-    words.nth(1).hover()
-    assert boxes.count() == 0
-    page.get_by_role("button", name="Boxes").click()
-    words.nth(1).hover()
-    drawn, crop = boxes.first.bounding_box(), page.locator(".crop").bounding_box()
-    assert abs(drawn["width"] - crop["width"] / 2) < 4
-    assert abs(drawn["x"] - crop["x"] - crop["width"] / 2) < 4
-    words.nth(2).hover()
-    assert boxes.count() == 0
+def page_in(lang: str, *words: str, between: str = "") -> str:
+    """A page of one caption."""
+    one = hypothesis_data(words, between.join(words), -1.0)
+    shown = [{"image": photograph(), "name": "a.jpg", "hypotheses": [one], "references": ["A"]}]
+    return report_page("A report", shown, common={"lang": lang})
 
 
-@SCHEMES
-def test_each_word_brings_its_own_map_and_accessibility_has_no_violation(page):
+def test_words_without_spaces_stand_without_gaps_and_as_a_text(open_report):
+    page = open_report(page_in("zh", *"两只狗在跑"))
+    boxes = [word.bounding_box() for word in page.locator(".word[lang=zh]").all()]
+    assert len(boxes) == 5
+    for left, right in zip(boxes, boxes[1:], strict=False):
+        assert abs(left["x"] + left["width"] - right["x"]) < 1 and left["width"] < 30
+    assert page.locator(".sentence[lang=zh]").inner_text() == "两只狗在跑"
+    assert page.locator("ol[lang]").count() == 0 and violations(page) == []
+
+
+def test_words_run_from_the_right_even_if_the_first_is_latin(open_report):
+    page = open_report(page_in("ar", "NBA", "\u0643\u0644\u0628", between=" "))
+    first, second = (word.bounding_box() for word in page.locator(".word").all())
+    assert first["x"] > second["x"] and page.locator(".references [dir=auto]").count() == 1
+    page.get_by_label("Caption contains").fill("nba")
+    assert page.get_by_text("1 of 1 images").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_word_brings_its_own_map_and_accessibility_has_no_violation(open_report, scheme):
+    page = open_report(page_of(), scheme)
     plain = brightness(page.locator(".crop"), GRID)
     for word, cell in enumerate(CENTRES):
         page.locator(".word").nth(word).hover()
@@ -115,17 +100,25 @@ def test_each_word_brings_its_own_map_and_accessibility_has_no_violation(page):
     assert violations(page) == []
 
 
-def test_the_gate_dims_by_choice_and_the_choice_is_kept(page):
-    page.locator(".word").first.hover()
+def test_maps_are_shown_as_is_chosen_and_the_choice_is_kept(open_report):
+    page = open_report(page_of())
+    words, boxes = page.locator(".words button"), page.locator(".dots rect")
+    words.first.hover()
     before = brightness(page.locator(".crop"), GRID)
     page.get_by_label("Brightness").select_option("gated")
     assert brightness(page.locator(".crop"), GRID)[CENTRES[0]] < before[CENTRES[0]] - 20
     page.locator(".images button").nth(1).click()
     assert page.get_by_label("Brightness").input_value() == "gated"
-
-
-def test_a_heat_map_is_hot_where_it_looked(page):
-    page.locator(".word").nth(1).hover()
+    words.nth(1).hover()
+    assert boxes.count() == 0
+    page.get_by_role("button", name="Boxes").click()
+    words.nth(1).hover()
+    drawn, crop = boxes.first.bounding_box(), page.locator(".crop").bounding_box()
+    assert abs(drawn["width"] - crop["width"] / 2) < 4
+    assert abs(drawn["x"] - crop["x"] - crop["width"] / 2) < 4
+    words.nth(2).hover()
+    assert boxes.count() == 0
+    words.nth(1).hover()
     page.get_by_role("button", name="Heat map").click()
     colours = page.eval_on_selector(
         "canvas", "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
@@ -137,7 +130,8 @@ def test_a_heat_map_is_hot_where_it_looked(page):
     assert page.locator(".ramp.heat").count() == 1
 
 
-def test_keys_reach_every_word_and_say_it(page):
+def test_keys_and_play_reach_every_word_and_say_it(open_report):
+    page = open_report(page_of())
     page.locator(".word").first.focus()
     said = []
     for key in ("ArrowRight", "End", "Home", "ArrowLeft"):
@@ -147,15 +141,13 @@ def test_keys_reach_every_word_and_say_it(page):
     assert "probability 50 %" in said[0] and "gate β 0.90" in said[0]
     page.keyboard.press("Escape")
     assert page.locator(".looking").count() == 0
-
-
-def test_play_runs_through_the_words(page):
     page.get_by_role("button", name="Play").click()
     page.wait_for_function("document.querySelector('.said').textContent.includes('runs')")
     page.get_by_role("button", name="Play").wait_for()
 
 
-def test_drawn_locations_scatter_around_the_map(page):
+def test_drawn_locations_scatter_around_the_map_of_a_hypothesis_that_has_one(open_report):
+    page = open_report(page_of())
     page.locator(".word").nth(1).click()
     button = page.get_by_role("button", name="Draw a location")
     for _ in range(40):
@@ -166,16 +158,14 @@ def test_drawn_locations_scatter_around_the_map(page):
         "dots => dots.map(d => [+d.getAttribute('cy') | 0, +d.getAttribute('cx') | 0])",
     )
     assert sum(tuple(place) == CENTRES[1] for place in places) > 25
-
-
-def test_other_hypotheses_are_shown_with_what_they_have(page):
     page.get_by_role("button", name="a cat", exact=True).click()
     assert page.locator(".word").all_inner_texts() == ["a", "cat"]
     note = page.locator(".note").inner_text()
     assert "No maps" in note and "without the probabilities" in note
 
 
-def test_images_are_sorted_and_searched(page):
+def test_images_are_sorted_and_searched_on_a_phone_too(open_report):
+    page = open_report(page_of())
     page.get_by_label("Order").select_option("best")
     assert page.locator(".images span").first.inner_text() == "a dog runs 11"
     page.get_by_label("Order").select_option("worst")
@@ -183,9 +173,6 @@ def test_images_are_sorted_and_searched(page):
     page.get_by_label("Caption contains").fill("runs 7")
     assert page.locator(".images li").count() == 1
     assert page.get_by_role("status").filter(has_text="1 of 12").count() == 1
-
-
-def test_a_phone_shows_all_of_it(page):
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.locator(".sentence").is_hidden() and page.locator(".joined").count() == 0
