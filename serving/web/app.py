@@ -153,14 +153,7 @@ class Page:
             Route("/api/explain", self._explain, methods=["POST"]),
         ]
         for view in self.views:
-            page = self._document(view.folder / f"{view.name}.html", view.opened)
-            facts = functools.partial(_facts, view)
-            answer = functools.partial(self._view, view)
-            routes += [
-                Route(f"/{view.name}", page),
-                Route(f"/api/{view.name}", facts),
-                Route(f"/api/{view.name}", answer, methods=["POST"]),
-            ]
+            routes += self._routes_of(view)
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts))
         failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
         return Starlette(
@@ -169,6 +162,19 @@ class Page:
             exception_handlers=failures,
             lifespan=self._lifespan,
         )
+
+    def _routes_of(self, view: View) -> list[Route]:
+        async def facts(_: Request) -> Response:
+            return JSONResponse(view.facts)
+
+        async def answer(request: Request) -> Response:
+            return await self._answer(request, view.throttle, view.models, lambda c, m, _: m(c))
+
+        return [
+            Route(f"/{view.name}", self._document(view.folder / f"{view.name}.html", view.opened)),
+            Route(f"/api/{view.name}", facts),
+            Route(f"/api/{view.name}", answer, methods=["POST"]),
+        ]
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -282,9 +288,6 @@ class Page:
                 tell(str(error))
             await asyncio.sleep(_AGAIN_AFTER)
 
-    async def _view(self, view: View, request: Request) -> Response:
-        return await self._answer(request, view.throttle, view.models, lambda c, m, _: m(c))
-
     async def _answer(
         self,
         request: Request,
@@ -388,10 +391,6 @@ def _find_model(models: Mapping[str, T], name: object) -> T:
 
 def _samples() -> list[dict[str, str]]:
     return json.loads((_SAMPLES / "samples.json").read_text(encoding="utf-8"))
-
-
-async def _facts(view: View, _: Request) -> Response:
-    return JSONResponse(view.facts)
 
 
 def _file(path: Traversable) -> Response:

@@ -37,7 +37,7 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._used = self.loop.time()
-        others = self.connections - {self}
+        others = [o for o in self.connections - {self} if not o.transport.is_closing()]
         if len(others) >= most_connections():
             # Of those without a request, else of those that send one, the one that rests longest.
             oldest = min(others, key=lambda other: (other.state, other._used))

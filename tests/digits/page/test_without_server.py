@@ -12,7 +12,7 @@ from tests.browser import browser, runtime, served_folder, violations, watched_p
 from tests.digits.small_readers import write_reader
 
 pytestmark = pytest.mark.slow
-DRAWINGS = 40
+DRAWINGS = 12
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from sat_tf.trained.viewer import hypothesis_data
 from serving.web.app import Page
 from serving.web.captioning import UploadError
 from tests.browser import brightness, browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
-from tests.image_files import encode
+from tests.image_files import encode, noise
 from tests.serving.web.page_fixtures import listening, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel, serve
 
@@ -24,7 +24,7 @@ def address():
     """Soft, hard and no attention side by side."""
     kinds = {kind: ScriptedModel(kind=kind) for kind in ("soft", "hard", "none")}
     with page_of(**kinds) as page:
-        page.about = ("It knows dogs that run.",)
+        page.about, page.max_mb = ("It knows dogs that run.",), 5
         with listening(page) as url:
             yield url
 
@@ -128,8 +128,7 @@ def test_the_first_screen_shows_what_was_asked_for_without_a_violation(
 def test_a_photograph_is_sent_once_and_a_large_one_shrunk(open_page, address):
     page, sent = open_page(address), []
     page.on("request", lambda r: r.method == "POST" and sent.append(r))
-    noise = np.random.default_rng(0).integers(0, 256, (1800, 2400, 3), np.uint8)
-    large = encode(Image.fromarray(noise).resize((2400, 1800)), "PNG")
+    large = encode(noise(1200, 1800, "L"), "PNG")
     choose(page, FILE | {"buffer": large, "name": "large.png", "mimeType": "image/png"})
     page.wait_for_function("() => document.querySelector('.stage img').naturalWidth === 1600")
     assert len(sent) == 1
@@ -222,8 +221,8 @@ def test_what_cannot_be_read_is_told_and_the_last_captions_stay(open_page, addre
         choose(page, FILE | {"buffer": content})
         wait_for_message(page, says)
         assert caption(page).all_inner_texts() == list(WORDS[0])
-    choose(page, FILE | {"buffer": bytes(21 * 2**20)})
-    wait_for_message(page, "larger than 20 MB")
+    choose(page, FILE | {"buffer": bytes(6 * 2**20)})
+    wait_for_message(page, "larger than 5 MB")
     upload(page)
     assert page.locator("#message").inner_text() == ""
 
