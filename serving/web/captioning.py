@@ -15,7 +15,7 @@ from sat_tf.files import finite
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.trained.limits import remarks
-from sat_tf.trained.viewer import crop_of, data_url, hypothesis_data
+from sat_tf.trained.viewer import crop_of, data_url, hypothesis_of
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
@@ -135,12 +135,7 @@ def viewer_data(
         data URL, if browsers do not show the format.
     """
     best = captions[0]
-    hypotheses = [
-        hypothesis_data(
-            c.words, c.text, c.score, c.alpha, c.beta, c.log_probs, getattr(c, "looking", None)
-        )
-        for c in captions
-    ]
+    hypotheses = list(map(hypothesis_of, captions))
     return {
         **({"image": upload.shown} if upload.shown else {}),
         "hypotheses": finite(hypotheses),  # an unknown word of an explanation has no probability

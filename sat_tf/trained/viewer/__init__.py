@@ -81,6 +81,12 @@ def hypothesis_data(
     }
 
 
+def hypothesis_of(caption: Caption) -> dict[str, Any]:
+    """Describes a caption with all that is known of its words; see `hypothesis_data`."""
+    known = (caption.alpha, caption.beta, caption.log_probs, getattr(caption, "looking", None))
+    return hypothesis_data(caption.words, caption.text, caption.score, *known)
+
+
 def crop_of(height: int, width: int, resize: str) -> list[float]:
     """Returns the part of an image that the model sees by its policy, `crop` or `squash`.
 
@@ -124,14 +130,7 @@ def caption_data(
         caption: Its caption.
     """
     hypotheses = [
-        hypothesis_data(
-            caption.words,
-            caption.text,
-            caption.score,
-            caption.alpha,
-            caption.beta,
-            caption.log_probs,
-        ),
+        hypothesis_of(caption),
         *(hypothesis_data(text.split(), text, score) for text, score in caption.alternatives),
     ]
     crop = crop_of(*size, captioner.config.encoder.resize)
