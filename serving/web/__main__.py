@@ -10,10 +10,10 @@ import re
 import sys
 import threading
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from digits import hand_over
 from sat_tf.commands import exit_status, parse_flags
@@ -71,17 +71,18 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Serves the page until it is stopped."""
     _check(arguments)
-    named = [published.locate(run) for run in arguments.run_dir]
-    runs = [run for run in named if not hand_over.takes(run)]
-    if not (runs or arguments.export or arguments.server):
+    given = list(map(published.locate, (*arguments.export, *arguments.run_dir)))
+    drawn = [run for run in given if hand_over.takes(run)]
+    runs = [sources.captioner_in(run) for run in given if run not in drawn]
+    if not (runs or arguments.server):
         runs = sources.shipped_captioners()
+    folders = sources.named(runs)
     with contextlib.ExitStack() as stack:
         if arguments.server is not None:
-            shown = {"models": _served(arguments, stack)}
+            models, view = _served(arguments, stack), None
         else:
-            shown = _own(arguments, runs, stack)
-            view = hand_over.view([run for run in named if run not in runs], stack.callback)
-            shown["views"] = [view] if view else []
+            models = _captioners(folders, stack)
+            view = hand_over.view(drawn, stack.callback)
         # While the first model loads.
         import uvicorn
 
@@ -91,7 +92,9 @@ def run(arguments: Arguments) -> None:
         for logger in ("asyncio", "uvicorn.error"):
             logging.getLogger(logger).addFilter(Seldom())
         page = Page(
-            **shown,
+            models,
+            [view] if view else [],
+            kinds={name: sources.kind_of(folder) for name, folder in folders.items()},
             notes=sources.notes_of(runs),
             about=tuple(dict.fromkeys(filter(None, map(published.knows, runs)))),
             max_mb=arguments.max_mb,
@@ -179,17 +182,6 @@ def _captioners(
         stack.callback(process.stop)
         process.start()
     return {name: captioner(processes, source) for name, source in models.items()}
-
-
-def _own(arguments: Arguments, runs: Sequence[Path], stack: contextlib.ExitStack) -> dict[str, Any]:
-    """Returns the page's own captioners, run by a process that ends with `stack`."""
-    exports = sources.newest_exports(arguments.export)
-    sources.check_runs(runs)
-    shown = sources.named([*exports, *runs])
-    return {
-        "models": _captioners(shown, stack),
-        "kinds": {name: sources.kind_of(folder) for name, folder in shown.items()},
-    }
 
 
 if __name__ == "__main__":

@@ -14,36 +14,24 @@ _MOST_RUNS = 3
 _KINDS = ("soft", "hard", "none")
 
 
-def newest_exports(folders: Sequence[Path]) -> list[Path]:
-    """Returns exports for LiteRT, of a folder with versions of one the newest.
+def captioner_in(folder: Path) -> Path:
+    """Returns the folder of a captioner: a run's, a published one's, or an export's for LiteRT.
 
     Raises:
-        ValueError: A folder holds no export for LiteRT.
+        ValueError: There is none, or an export is damaged.
     """
-    found = list(map(newest, folders))
-    for folder, export in zip(folders, found, strict=True):
-        try:
-            read_settings(export)
-        except ValueError as error:
-            expected = (
-                "folders that `python -m serving.export --format litert` wrote; others are shown by"
-                " a model server and `--server`"
-            )
-            raise invalid_value("export", expected, f"{folder}: {error}") from error
-    return found
-
-
-def check_runs(runs: Sequence[Path]) -> None:
-    """Checks that folders are those of finished runs or of published models.
-
-    Raises:
-        ValueError: One is not.
-    """
-    for run in runs:
-        folder = RunFolder(run)
-        files = (folder.vocabulary, folder.config, folder.best_weights)
-        if not (published.is_published(run) or all(file.exists() for file in files)):
-            raise invalid_value("run_dir", "folders of trained captioners", str(run))
+    found, run = newest(folder), RunFolder(folder)
+    if is_export(found):
+        read_settings(found)
+        return found
+    files = (run.vocabulary, run.config, run.best_weights)
+    if not (published.is_published(folder) or all(file.exists() for file in files)):
+        expected = (
+            "folders of trained captioners, or that `python -m serving.export --format litert`"
+            " wrote; others are shown by a model server and `--server`"
+        )
+        raise invalid_value("run_dir", expected, str(folder))
+    return folder
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:

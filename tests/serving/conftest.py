@@ -14,11 +14,9 @@ from serving.local_server.server import LocalServer
 from tests.serving import toys
 from tests.serving.export_fixtures import (  # noqa: F401  (fixtures are found by name here)
     answers,
-    ask,
     exports,
     images,
     litert_exports,
-    make_request,
     make_run,
 )
 

@@ -1,11 +1,7 @@
-"""Tiny runs, exported once, and the answers of a process without the project."""
+"""Tiny runs, exported once, and the answers of their exports."""
 
-import base64
 import functools
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +23,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.trained import runs
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
+from serving.saved_model import load_call
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
 from tests.image_files import encode, smooth
@@ -57,6 +54,11 @@ class Exported:
             lambda folder: export_module.export(self.captioner, folder / self.kind),
         )
         return folder / self.kind / "1"
+
+    @functools.cached_property
+    def call(self) -> Callable[..., dict[str, np.ndarray]]:
+        """Calls the export as TF Serving does, see `load_call`."""
+        return load_call(self.version)
 
 
 def write_run(
@@ -127,54 +129,53 @@ def bad_images() -> dict[str, bytes]:
     }
 
 
-def request(signature: str, images: list[bytes] | np.ndarray, outputs=(), shape=None) -> dict:
-    """A call for `session_calls`."""
-    if isinstance(images, np.ndarray):
-        value, shape = {"pixels": images.tolist()}, shape or images.shape
-    else:
-        value = {"bytes": [base64.b64encode(content).decode() for content in images]}
-        shape = shape or [len(images)]
-    return {"signature": signature, "input": value, "shape": shape, "outputs": list(outputs)}
+def files_of(count: int) -> list[bytes]:
+    """Different images."""
+    return [encode(smooth(seed=n), "PNG") for n in range(count)]
 
 
-def calls_of() -> dict[str, dict]:
-    """Everything an export is asked."""
-    files = [encode(smooth(seed=n), "PNG") for n in range(max(BATCHES))]
+def calls_of() -> dict[str, tuple[str, np.ndarray]]:
+    """Everything an export is asked: signatures and their inputs."""
+    files = files_of(max(BATCHES))
     frames = np.stack([np.asarray(smooth(seed=n)) for n in range(max(BATCHES))])
-    signatures = ["serving_default", "pixels", "every_beam"]
-    calls = {
-        f"{name}_{size}": request(name, frames[:size] if name == "pixels" else files[:size])
-        for name in signatures
-        for size in BATCHES
-    }
-    mixed = [
-        content for pair in zip(files, bad_images().values(), strict=False) for content in pair
-    ]
-    calls["mixed"] = request("serving_default", mixed)
-    calls["formats"] = request("serving_default", list(good_images().values()))
-    calls["captions_only"] = request("serving_default", files[:2], ["captions"])
-    calls["all_bad"] = request("serving_default", list(bad_images().values()))
-    calls["no_images"] = request("serving_default", [])
-    calls["no_pixels"] = request("pixels", np.zeros([0, 8, 8, 3], np.uint8))
-    calls["no_height"] = request("pixels", np.zeros([1, 0, 8, 3], np.uint8))
-    calls["long_strip"] = request("pixels", np.zeros([1, 1, 2**15 + 1, 3], np.uint8))
-    calls["two_axes"] = request("serving_default", files[:2], shape=[1, 2])
-    return calls
-
-
-def warm_up_calls(version: Path) -> dict[str, dict]:
-    """The requests of an export's warm-up file."""
     calls = {}
+    for size in BATCHES:
+        calls[f"serving_default_{size}"] = ("serving_default", files[:size])
+        calls[f"every_beam_{size}"] = ("every_beam", files[:size])
+        calls[f"pixels_{size}"] = ("pixels", frames[:size])
+    bad = bad_images().values()
+    mixed = [content for pair in zip(files, bad, strict=False) for content in pair]
+    calls["mixed"] = ("serving_default", mixed)
+    calls["formats"] = ("serving_default", list(good_images().values()))
+    calls["all_bad"] = ("serving_default", list(bad))
+    calls["no_images"] = ("serving_default", [])
+    calls["no_pixels"] = ("pixels", np.zeros([0, 8, 8, 3], np.uint8))
+    calls["no_height"] = ("pixels", np.zeros([1, 0, 8, 3], np.uint8))
+    calls["long_strip"] = ("pixels", np.zeros([1, 1, 2**15 + 1, 3], np.uint8))
+    return {
+        name: (signature, np.array(value, object) if isinstance(value, list) else value)
+        for name, (signature, value) in calls.items()
+    }
+
+
+def warm_up_calls(version: Path) -> list[tuple[str, np.ndarray, tuple[str, ...]]]:
+    """The requests of an export's warm-up file: signatures, inputs and filters."""
+    calls = []
     for record in tf.data.TFRecordDataset(str(version / WARM_UP_FILE)).as_numpy_iterator():
         log = prediction_log_pb2.PredictionLog.FromString(record)
         assert log.WhichOneof("log_type") == "predict_log"
         sent = log.predict_log.request
-        ((name, proto),) = sent.inputs.items()
-        value = tf.make_ndarray(proto)
-        value = list(value) if name == "image_bytes" else value
-        asked = request(sent.model_spec.signature_name, value, sent.output_filter)
-        calls[f"warm_up_{len(calls)}"] = asked
+        (proto,) = sent.inputs.values()
+        filters = tuple(sent.output_filter)
+        calls.append((sent.model_spec.signature_name, tf.make_ndarray(proto), filters))
     return calls
+
+
+def texts_of(value: np.ndarray) -> np.ndarray | list:
+    """An output, whose texts are `str`."""
+    if value.dtype != object:
+        return value
+    return np.vectorize(bytes.decode, otypes=[object])(value).tolist()
 
 
 @pytest.fixture(scope="session")
@@ -184,51 +185,19 @@ def make_run():
 
 
 @pytest.fixture(scope="session")
-def make_request():
-    """`request`, for tests with calls of their own."""
-    return request
-
-
-@pytest.fixture(scope="session")
 def exports(tmp_path_factory) -> dict[str, Exported]:
     """A run of each kind, with its export."""
     return {kind: Exported(tmp_path_factory, kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="session")
-def ask(tmp_path_factory):
-    """Runs `session_calls` once: `{name: (folder, calls)} -> answers`."""
-
-    def ask(exports: dict[str, tuple[Path, dict]]) -> dict:
-        folder = tmp_path_factory.mktemp("calls")
-        asked = {k: {"folder": str(path), "calls": calls} for k, (path, calls) in exports.items()}
-        (folder / "requests.json").write_text(json.dumps(asked))
-        script = Path(__file__).with_name("session_calls.py")
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""}
-        command = [sys.executable, script, "requests.json", "answers.json"]
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads((folder / "answers.json").read_text())
-
-    return ask
-
-
-@pytest.fixture(scope="session")
-def answers(exports, ask, tmp_path_factory) -> Callable[[str], dict]:
-    """Answers of a process without the project to `calls_of` and the warm-up, of one kind."""
+def answers(exports) -> Callable[[str, str], dict]:
+    """Answers of an export of a kind, in TensorFlow's C++ session, to one of `calls_of`."""
+    calls = calls_of()
 
     @functools.cache
-    def answers(kind: str) -> dict:
-        def write(folder: Path) -> None:
-            calls = calls_of() | warm_up_calls(exports[kind].version)
-            found = ask({kind: (exports[kind].version, calls)})
-            found = found[kind] | {"imported": found["imported"]}
-            (folder / "answers.json").write_text(json.dumps(found))
-
-        folder = built_once(tmp_path_factory, f"answers-{kind}", write)
-        return json.loads((folder / "answers.json").read_text())
+    def answers(kind: str, name: str) -> dict:
+        return {k: texts_of(value) for k, value in exports[kind].call(*calls[name]).items()}
 
     return answers
 
@@ -236,8 +205,7 @@ def answers(exports, ask, tmp_path_factory) -> Callable[[str], dict]:
 @pytest.fixture(scope="session")
 def images():
     """The files that `calls_of` sends."""
-    files = [encode(smooth(seed=n), "PNG") for n in range(max(BATCHES))]
-    return SimpleNamespace(files=files, good=good_images(), bad=bad_images())
+    return SimpleNamespace(files=files_of(max(BATCHES)), good=good_images(), bad=bad_images())
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import pytest
 
 import sat_tf
 from serving.export import export, main
+from serving.saved_model import load_call
 
 EXPORTED = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
 FILES = {
@@ -71,16 +72,15 @@ def test_a_setting_that_cannot_be_is_one_error_and_no_version(make_run, tmp_path
 
 
 @pytest.mark.slow
-def test_a_fine_tuned_backbone_is_exported_too(make_run, make_request, ask, tmp_path, images):
+def test_a_fine_tuned_backbone_is_exported_too(make_run, tmp_path, images):
     encoder = {"name": "mobilenet_v2", "image_size": 64, "resize": "squash"}
     encoder |= {"trainable": True, "trainable_from": "block_16_expand"}
     captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))
-    version = export(captioner, tmp_path / "out")
-    call = make_request("serving_default", images.files[:2])
-    answer = ask({"made": (version, {"call": call})})["made"]["calls"]["call"]
+    call = load_call(export(captioner, tmp_path / "out"))
+    answer = call("serving_default", np.array(images.files[:2], object))
     for row, file in enumerate(images.files[:2]):
         alone = captioner.caption(file)
-        assert answer["captions"][row][0] == alone.text
-        assert answer["scores"][row][0] == pytest.approx(alone.score, abs=1e-4)
-        attention = np.array(answer["attention"][row])[: len(alone.words)]
+        assert answer["captions"][row, 0].decode() == alone.text
+        assert answer["scores"][row, 0] == pytest.approx(alone.score, abs=1e-4)
+        attention = answer["attention"][row, : len(alone.words)]
         np.testing.assert_allclose(attention, alone.alpha, atol=1e-4)

@@ -14,6 +14,7 @@ from serving.bulk import worker
 from serving.bulk.job import Job
 from serving.client.captions import read_caption
 from serving.litert import load
+from serving.saved_model import load_call
 from serving.signatures import write_captions
 from serving.web.model_process import ModelProcess
 from serving.web.model_process import captioner as captioner_of
@@ -44,9 +45,7 @@ def vocabulary_of(language: str, unit: str) -> Vocabulary:
         pytest.param("hi", "subwords", marks=pytest.mark.slow),
     ],
 )
-def test_every_runtime_writes_equal_words(
-    tmp_path, monkeypatch, make_run, make_request, ask, images, language, unit
-):
+def test_every_runtime_writes_equal_words(tmp_path, monkeypatch, make_run, images, language, unit):
     vocabulary = vocabulary_of(language, unit)
     captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
     export_module.export(captioner, tmp_path / "served")
@@ -54,8 +53,7 @@ def test_every_runtime_writes_equal_words(
     served, light = tmp_path / "served" / "1", tmp_path / "light" / "1"
     assert load(light).vocabulary == vocabulary
     contents = images.files[:2]
-    call = make_request("serving_default", contents)
-    answer = as_arrays(ask({"it": (served, {"call": call})})["it"]["calls"]["call"])
+    answer = load_call(served)("serving_default", np.array(contents, object))
     pyspark = pytest.importorskip("pyspark")
     # Stands for the engine, which unpacks the export.
     monkeypatch.setattr(pyspark, "SparkFiles", SimpleNamespace(get=lambda _: str(served)))
@@ -117,9 +115,3 @@ def test_the_graph_joins_tokens_as_the_vocabulary_does(language, unit):
     texts, _ = write_captions(ids, tf.constant([[*map(len, rows)]]), vocabulary)
     written = [text.decode() for text in texts.numpy()[0]]
     assert written == [vocabulary.decode(row) for row in rows]
-
-
-def as_arrays(answer: dict) -> dict[str, np.ndarray]:
-    """Outputs as the client reads them: texts are bytes."""
-    arrays = {name: np.asarray(value) for name, value in answer.items()}
-    return {n: np.char.encode(a, "utf-8") if a.dtype.kind == "U" else a for n, a in arrays.items()}

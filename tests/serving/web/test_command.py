@@ -25,8 +25,8 @@ LOADED_WITHIN = 240.0  # seconds
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["--export", "nowhere"], "`export`: expected folders that"),
-        (["--run-dir", "nowhere"], "There is no run folder nowhere"),
+        (["--export", "nowhere"], "There is no run folder nowhere"),
+        (["--run-dir", "."], "`run_dir`: expected folders of trained captioners"),
         (["--server", "localhost"], "`server`: expected HOST:PORT"),
         (["--server", "localhost:8500", "--max-mb", "0"], "`--max-mb`: expected a number of"),
         (["--timeout", "0"], "`--timeout`: expected a number above 0, got 0.0"),

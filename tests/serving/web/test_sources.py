@@ -10,7 +10,7 @@ from tests.serving.web.page_fixtures import make_export, make_run
 def test_exports_are_named_by_their_folders_and_the_newest_version_is_shown(tmp_path):
     plain = make_export(tmp_path / "soft")
     versions = [make_export(tmp_path / "hard" / "export" / number) for number in ("2", "10")]
-    found = sources.newest_exports([plain, tmp_path / "hard" / "export"])
+    found = list(map(sources.captioner_in, [plain, tmp_path / "hard" / "export"]))
     assert sources.named(found) == {"soft": plain, "hard": versions[1]}
 
 
@@ -31,10 +31,8 @@ def test_no_two_models_have_one_name(names, shown, tmp_path):
 def test_other_folders_are_errors_that_say_how_they_are_shown(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
-    with pytest.raises(ValueError, match="`export`: expected .*--format litert.*`--server`"):
-        sources.newest_exports([tmp_path])
-    with pytest.raises(ValueError, match="`run_dir`: expected folders of trained captioners"):
-        sources.check_runs([tmp_path])
+    with pytest.raises(ValueError, match="`run_dir`: expected .*--format litert.*`--server`"):
+        sources.captioner_in(tmp_path)
 
 
 def test_captioners_that_ship_are_shown_soft_first(tmp_path, monkeypatch):
