@@ -29,7 +29,7 @@ _NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
 class Servable:
-    """A SavedModel in its own session, warmed up.
+    """A SavedModel in its own session, warmed up; the session ends with the object.
 
     Args:
         path: The version's folder.
@@ -45,28 +45,20 @@ class Servable:
         # Sets of outputs that are run, by signature: the session compiles each for good.
         self._output_sets: dict[str, list[frozenset[str]]] = {}
         self._session, loaded = load_session(path)
-        try:
-            found = loaded.signature_def.items()
-            # Without inputs there is the one that initialises the graph.
-            self._signatures = {name: signature for name, signature in found if signature.inputs}
-            inputs = [i for s in self._signatures.values() for i in s.inputs.values()]
-            # The runtime's own code reads tensors, and so what the real server accepts is accepted
-            # here. In the session: what eager operations fail to read leaks memory.
-            with self._session.graph.as_default(), tf.device("/CPU:0"):
-                self._content = tf.compat.v1.placeholder(tf.string, [])
-                self._parsed = {
-                    dtype: tf.io.parse_tensor(self._content, dtype)
-                    for dtype in {info.dtype for info in inputs}
-                }
-            self._session.graph.finalize()
-            self._warm_up(path / WARM_UP_FILE)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Frees the memory; no call may be running."""
-        self._session.close()
+        found = loaded.signature_def.items()
+        # Without inputs there is the one that initialises the graph.
+        self._signatures = {name: signature for name, signature in found if signature.inputs}
+        inputs = [i for s in self._signatures.values() for i in s.inputs.values()]
+        # The runtime's own code reads tensors, and so what the real server accepts is accepted
+        # here. In the session: what eager operations fail to read leaks memory.
+        with self._session.graph.as_default(), tf.device("/CPU:0"):
+            self._content = tf.compat.v1.placeholder(tf.string, [])
+            self._parsed = {
+                dtype: tf.io.parse_tensor(self._content, dtype)
+                for dtype in {info.dtype for info in inputs}
+            }
+        self._session.graph.finalize()
+        self._warm_up(path / WARM_UP_FILE)
 
     def predict(
         self, request: predict_pb2.PredictRequest, seconds: float | None = None

@@ -16,7 +16,12 @@ from pathlib import Path
 
 import grpc
 from google.protobuf import message as protobuf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis.get_model_status_pb2 import (
+    GetModelStatusRequest,
+    GetModelStatusResponse,
+)
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from serving.local_server import statuses
 from serving.local_server.servable import MAX_BYTES, Servable
@@ -71,21 +76,15 @@ class LocalServer:
         folder = Path(export_dir)
         self.versions = Versions(folder, model, lambda path: Servable(path, max_bytes))
         self.versions.refresh()
+        if self.versions.served is None:
+            raise ValueError(_nothing_to_serve(folder, self.versions))
+        self._admission = admission or Admission()
+        self._server = self._make_server(max_bytes)
+        address = f"[{host}]" if ":" in host else host
         try:
-            if not self.versions.available():
-                raise ValueError(_nothing_to_serve(folder, self.versions))
-            self._admission = admission or Admission()
-            self._server = self._make_server(max_bytes)
-            address = f"[{host}]" if ":" in host else host
-            try:
-                self.port = self._server.add_insecure_port(f"{address}:{port}")
-            except RuntimeError as error:
-                raise OSError(
-                    f"Cannot listen on {address}:{port}: is another server there?"
-                ) from error
-        except BaseException:
-            self.versions.close()
-            raise
+            self.port = self._server.add_insecure_port(f"{address}:{port}")
+        except RuntimeError as error:
+            raise OSError(f"Cannot listen on {address}:{port}: is another server there?") from error
         self.address = f"{address}:{self.port}"
         self._server.start()
         self.versions.watch(poll_seconds)
@@ -119,12 +118,8 @@ class LocalServer:
         pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
         server = grpc.server(pool, options=options)
         services = {
-            PREDICTION_SERVICE: {"Predict": rpc_handler(predict_pb2.PredictRequest, self._predict)},
-            MODEL_SERVICE: {
-                "GetModelStatus": rpc_handler(
-                    get_model_status_pb2.GetModelStatusRequest, self._status
-                )
-            },
+            PREDICTION_SERVICE: {"Predict": rpc_handler(PredictRequest, self._predict)},
+            MODEL_SERVICE: {"GetModelStatus": rpc_handler(GetModelStatusRequest, self._status)},
             HEALTH_SERVICE: {"Check": grpc.unary_unary_rpc_method_handler(self._check)},
         }
         for name, methods in services.items():
@@ -138,26 +133,20 @@ class LocalServer:
             context.abort(grpc.StatusCode.NOT_FOUND, "There is no such service")
         return _NOT_SERVING if self._admission.closed else _SERVING
 
-    def _predict(
-        self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
-    ) -> predict_pb2.PredictResponse:
+    def _predict(self, request: PredictRequest, context: grpc.ServicerContext) -> PredictResponse:
         """Runs a signature of the version asked for."""
         context.add_callback(self._admission.look)  # the call may end while it waits
-        with (
-            self.versions.use(request.model_spec) as (version, servable),
-            self._admission.turn(_seconds_left(context), context.is_active) as left,
-        ):
+        version, servable = self.versions.find(request.model_spec)
+        with self._admission.turn(_seconds_left(context), context.is_active) as left:
             response = servable.predict(request, left)
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = version
         return response
 
-    def _status(
-        self, request: get_model_status_pb2.GetModelStatusRequest, _
-    ) -> get_model_status_pb2.GetModelStatusResponse:
+    def _status(self, request: GetModelStatusRequest, _) -> GetModelStatusResponse:
         """Returns the state of the version asked for, or of all."""
         states = self.versions.states(request.model_spec)
-        return get_model_status_pb2.GetModelStatusResponse(model_version_status=states)
+        return GetModelStatusResponse(model_version_status=states)
 
 
 class Admission:
@@ -274,10 +263,10 @@ def _seconds_left(context: grpc.ServicerContext) -> float | None:
 
 
 def _nothing_to_serve(folder: Path, versions: Versions) -> str:
-    failed = versions.failures()
-    if failed:
-        number, message = max(failed.items())
-        return f"No version in {folder} can be served. Version {number}: {message}"
+    with contextlib.suppress(statuses.StatusError):
+        newest, *_ = versions.states(ModelSpec(name=versions.model))
+        why = newest.status.error_message
+        return f"No version in {folder} can be served. Version {newest.version}: {why}"
     inner = folder / "export"
     advice = f" Did you mean {inner}?" if inner.is_dir() else ""
     return (

@@ -13,9 +13,7 @@ from tests.serving.toys import predict_request, write_warm_up
 
 @pytest.fixture(scope="module")
 def servable(toy_exports):
-    found = Servable(toy_exports / "1", max_bytes=10_000)
-    yield found
-    found.close()
+    return Servable(toy_exports / "1", max_bytes=10_000)
 
 
 def predict_tensor(servable, tensor: tensor_pb2.TensorProto):
@@ -38,7 +36,7 @@ def test_warm_up_is_replayed(place, monkeypatch):
     monkeypatch.setattr(
         Servable, "predict", lambda self, request: replayed.append(real(self, request))
     )
-    Servable(folder / "1").close()
+    Servable(folder / "1")
     assert len(replayed) == 2 and set(replayed[1].outputs) == {"valid"}
 
 

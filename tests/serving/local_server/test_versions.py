@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,7 +15,7 @@ from tests.serving import toys
 from tests.serving.toys import predict_request
 from tests.waiting import eventually
 
-State = get_model_status_pb2.ModelVersionStatus.State
+State = get_model_status_pb2.ModelVersionStatus
 SPEC = model_pb2.ModelSpec(name="captioner")
 
 
@@ -47,7 +48,7 @@ def test_a_half_copied_version_is_taken_once_it_is_whole(versions_of, place, toy
     assert states(versions) == {1: State.AVAILABLE}
     shutil.copy(toy_exports / "2" / "saved_model.pb", folder / "2")
     versions.refresh()
-    assert versions.available() == [2]
+    assert versions.served == 2
 
 
 def test_a_version_that_fails_leaves_the_old_one(versions_of, place, caplog):
@@ -78,7 +79,7 @@ def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place
     assert tried == ["1", "2"]
     shutil.copy(toy_exports / "2" / "saved_model.pb", folder / "2")
     versions.refresh()
-    assert versions.available() == [2]
+    assert versions.served == 2
 
 
 @pytest.mark.parametrize("placed", [(1, 2), (1,)])
@@ -87,23 +88,21 @@ def test_a_version_taken_away_gives_the_one_before_and_the_last_stays(versions_o
     versions = versions_of(folder)
     shutil.rmtree(folder / str(placed[-1]))
     versions.refresh()
-    assert versions.available() == [1]
+    assert versions.served == 1
 
 
 def test_a_version_in_use_goes_after_its_last_call(versions_of, place):
     versions = versions_of(place(1))
-    with versions.use(SPEC) as (_, old):
-        with versions.use(SPEC):
-            place(2)
-            versions.refresh()
-        assert states(versions) == {2: State.AVAILABLE, 1: State.UNLOADING}
-        assert toys.caption_of(old.predict(predict_request(b"ok"))) == "a cat 1"
-        with (
-            pytest.raises(StatusError, match=r"Specific\(captioner, 1\)"),
-            versions.use(predict_request(version=1).model_spec),
-        ):
-            pass
+    _, old = versions.find(SPEC)
+    place(2)
+    versions.refresh()
     assert states(versions) == {2: State.AVAILABLE, 1: State.END}
+    assert toys.caption_of(old.predict(predict_request(b"ok"))) == "a cat 1"
+    with pytest.raises(StatusError, match=r"Specific\(captioner, 1\)"):
+        versions.find(predict_request(version=1).model_spec)
+    gone = weakref.ref(old)
+    del old
+    assert gone() is None
 
 
 def test_new_versions_fail_no_call(serving, place):
@@ -131,4 +130,4 @@ def test_new_versions_fail_no_call(serving, place):
     for said in answers:
         assert said == sorted(said), "an old version answered after a newer one"
         assert {"a cat 1", "a cat 2", "a cat 3"} == set(said)
-    assert caller.server.versions.available() == []
+    assert caller.server.versions.served is None
