@@ -135,9 +135,10 @@ class LocalServer:
 
     def _predict(self, request: PredictRequest, context: grpc.ServicerContext) -> PredictResponse:
         """Runs a signature of the version asked for."""
-        context.add_callback(self._admission.look)  # the call may end while it waits
         version, servable = self.versions.find(request.model_spec)
-        with self._admission.turn(_seconds_left(context), context.is_active) as left:
+        with self._admission.turn(_seconds_left(context)) as left:
+            if not context.is_active():  # it may have been cancelled while it waited
+                raise statuses.cancelled()
             response = servable.predict(request, left)
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = version
@@ -162,26 +163,22 @@ class Admission:
     """
 
     def __init__(self, running: int = 16, waiting: int = 128) -> None:
-        self.places, self.closed = running + waiting, False
+        self.places, self.admitted, self.closed = running + waiting, 0, False
+        self._running = threading.Semaphore(running)
         self._changed = threading.Condition()
-        self._most, self._running, self.admitted = running, 0, 0
 
     @contextlib.contextmanager
-    def turn(
-        self, seconds: float | None, is_active: Callable[[], bool] = lambda: True
-    ) -> Iterator[float | None]:
+    def turn(self, seconds: float | None) -> Iterator[float | None]:
         """Waits for a turn, and holds it inside the `with`.
 
         Args:
             seconds: Time until the caller's deadline.
-            is_active: Returns whether anybody wants the answer; asked again after each `look`.
 
         Yields:
             The time that is left then.
 
         Raises:
-            StatusError: The admission is closed, no place is left, the time ran out, or the call
-                was cancelled.
+            StatusError: The admission is closed, no place is left, or the time ran out.
         """
         started = time.monotonic()
         with self._changed:
@@ -191,40 +188,24 @@ class Admission:
                 message = f"All {self.places} places are taken"
                 raise statuses.StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
             self.admitted += 1
-            try:
-                self._changed.wait_for(
-                    lambda: self._running < self._most or not is_active(), seconds
-                )
-                if not is_active():
-                    raise statuses.cancelled()
-                if self._running == self._most:
-                    raise statuses.late()
-                self._running += 1
-            except BaseException:
-                self._leave()
-                raise
         try:
-            waited = time.monotonic() - started
-            yield None if seconds is None else max(seconds - waited, 0.0)
+            if not self._running.acquire(timeout=seconds):
+                raise statuses.late()
+            try:
+                waited = time.monotonic() - started
+                yield None if seconds is None else max(seconds - waited, 0.0)
+            finally:
+                self._running.release()
         finally:
             with self._changed:
-                self._running -= 1
-                self._leave()
-
-    def look(self) -> None:
-        """Lets waiting calls ask whether they are still active."""
-        with self._changed:
-            self._changed.notify_all()
+                self.admitted -= 1
+                self._changed.notify_all()
 
     def close(self, seconds: float) -> None:
         """Refuses new calls, and waits up to `seconds` for those already admitted to end."""
         with self._changed:
             self.closed = True
             self._changed.wait_for(lambda: not self.admitted, seconds)
-
-    def _leave(self) -> None:
-        self.admitted -= 1
-        self._changed.notify_all()
 
 
 def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMethodHandler:

@@ -125,12 +125,14 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_computed(
 ):
     admission, computed = Admission(running=1, waiting=8), []
     monkeypatch.setattr(Servable, "predict", lambda *arguments: computed.append(arguments))
-    with serving(toy_exports, admission=admission) as caller, admission.turn(None):
-        calls = [caller.prediction.Predict.future(predict_request(b"ok")) for _ in range(8)]
-        eventually(lambda: admission.admitted == 9)
-        for call in calls:
-            call.cancel()
-        eventually(lambda: admission.admitted == 1)  # at once, not at their turn
+    with serving(toy_exports, admission=admission) as caller:
+        with admission.turn(None):
+            calls = [caller.prediction.Predict.future(predict_request(b"ok")) for _ in range(8)]
+            eventually(lambda: admission.admitted == 9)
+            for call in calls:
+                call.cancel()
+            assert caller.healthy()  # asked after them
+        eventually(lambda: admission.admitted == 0)
     assert not computed
 
 
