@@ -237,7 +237,7 @@ class CaptionClient:
     def _answer(
         self, batch: list[bytes], attention: bool, limits: bool
     ) -> list[ServedCaption | ServingError]:
-        """Asks for captions of a batch, and again in halves if it is too large."""
+        """Asks for captions of a batch; an image that is too large for it is alone in one."""
         needed = (*(_DESCRIBED if attention else CAPTION_OUTPUTS), *(LIMIT_OUTPUTS * limits))
         try:
             request = self._request(batch, () if attention else needed)
@@ -253,11 +253,7 @@ class CaptionClient:
                 ) from error
             if not error.too_large:
                 raise
-            if len(batch) == 1:
-                return [error]
-        half = len(batch) // 2
-        parts = (self._answer(part, attention, limits) for part in (batch[:half], batch[half:]))
-        return [answer for part in parts for answer in part]
+            return [error] * len(batch)
 
     def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
         request = protocol.make_request(batch, outputs, self.model)

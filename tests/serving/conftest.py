@@ -90,6 +90,13 @@ def caller(toy_exports) -> Iterator[Caller]:
         yield found
 
 
+@pytest.fixture(scope="session")
+def caller_of_soft(exports) -> Iterator[Caller]:  # noqa: F811
+    """One server of the captioner with soft attention."""
+    with _serving(exports["soft"].version.parent) as found:
+        yield found
+
+
 @pytest.fixture
 def held(tmp_path) -> Iterator[toys.HeldCall]:
     """A call that stays in flight until the test releases it."""

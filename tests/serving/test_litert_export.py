@@ -9,6 +9,7 @@ from ai_edge_litert.interpreter import Interpreter
 from sat_tf.trained.lite import graphs
 from sat_tf.trained.lite.captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
 from serving.export import export, main
+from serving.model_card import described_precision
 from serving.versions import CARD_FILE
 from tests.image_files import smooth
 
@@ -49,24 +50,21 @@ def test_weights_are_stored_once_and_smaller_with_fewer_bits(exports, litert_exp
 
 def test_the_command_exports_and_prints_what_is_inside(make_run, tmp_path, capsys):
     run_dir = make_run(tmp_path / "run", {"kind": "soft"})
-    argv = ["--format", "litert", "--litert-precision", "int8", "--beam", "2"]
-    assert main(["--run-dir", str(run_dir), *argv]) == 0
-    version = run_dir / "litert" / "1"
-    card = (version / CARD_FILE.name).read_text()
-    assert "| precision | int8, biases not corrected: " in card and "## In int8" in card
-    assert "| `log_probs` | float32 | [2, " in card
-    said = capsys.readouterr().out
-    assert str(version / CARD_FILE.name) in said and "on disk" in said
-    assert "int8, biases not corrected: " in said
     photographs = tmp_path / "photographs"
     photographs.mkdir()
     smooth().save(photographs / "a.png")
     (photographs / "b.png").write_bytes(b"x")
+    argv = ["--format", "litert", "--litert-precision", "int8", "--beam", "2"]
     argv += ["--photographs", str(photographs)]
     assert main(["--run-dir", str(run_dir), *argv]) == 0
+    card = run_dir / "litert" / "1" / CARD_FILE.name
+    corrected = "int8, biases corrected by what rounding moved on the photographs given"
+    assert f"| precision | {corrected}" in card.read_text() and "## In int8" in card.read_text()
+    assert "| `log_probs` | float32 | [2, " in card.read_text()
     said = capsys.readouterr()
-    assert "int8, biases corrected by what rounding moved on the photographs given" in said.out
+    assert str(card) in said.out and "on disk" in said.out and corrected in said.out
     assert f"Skipped {photographs / 'b.png'}: " in said.err
+    assert described_precision("int8", run_dir, False).startswith("int8, biases not corrected: ")
 
 
 def test_a_precision_without_litert_is_refused(tmp_path, capsys):

@@ -94,24 +94,18 @@ def test_smaller_weights_caption_too(litert_exports, images, precision):
     assert abs(caption.score - expected.score) < 1.0
 
 
-def test_a_damaged_graph_is_a_clear_error(litert_exports, tmp_path):
-    for path in litert_exports("soft").iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    damaged = tmp_path / "step.tflite"
-    damaged.write_bytes(b"x" * damaged.stat().st_size)
-    with pytest.raises(ValueError, match=r"step.tflite cannot be read by LiteRT: "):
-        load(tmp_path)
-
-
-def test_the_vocabulary_of_another_export_is_an_error(litert_exports, tmp_path):
-    for path in litert_exports("soft").iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    load(tmp_path)
-    vocabulary = json.loads((tmp_path / VOCABULARY).read_text())
+def test_a_damaged_graph_and_the_vocabulary_of_another_export_are_errors(litert_exports, tmp_path):
+    folder = shutil.copytree(litert_exports("soft"), tmp_path / "export")
+    load(folder)
+    vocabulary = json.loads((folder / VOCABULARY).read_text())
     vocabulary["words"][-2:] = reversed(vocabulary["words"][-2:])
-    (tmp_path / VOCABULARY).write_text(json.dumps(vocabulary))
+    (folder / VOCABULARY).write_text(json.dumps(vocabulary))
     with pytest.raises(ValueError, match=f"{VOCABULARY} is not the file that this export was"):
-        load(tmp_path)
+        load(folder)
+    shutil.copy(litert_exports("soft") / VOCABULARY, folder)
+    (folder / "step.tflite").write_bytes(b"x" * (folder / "step.tflite").stat().st_size)
+    with pytest.raises(ValueError, match=r"step.tflite cannot be read by LiteRT: "):
+        load(folder)
 
 
 @pytest.fixture
@@ -125,19 +119,18 @@ def folder(tmp_path):
     return made
 
 
-@pytest.mark.parametrize("version", [FORMAT + 1, FORMAT - 1, None, "x"])
-def test_a_folder_of_another_version_says_so(folder, version):
-    values = json.loads((folder / SETTINGS).read_text()) | {"format": version, "new": 1}
-    (folder / SETTINGS).write_text(json.dumps(values))
-    with pytest.raises(ValueError, match=f"format {version}, and .* reads format {FORMAT}. Export"):
-        read_settings(folder)
+OTHER = [{"format": version, "new": 1} for version in (FORMAT + 1, FORMAT - 1, None, "x")]
+DAMAGED = [{"beam": 0}, {"forbidden": None}, {"sizes": None}]
 
 
-@pytest.mark.parametrize("wrong", [{"beam": 0}, {"forbidden": None}, {"sizes": None}])
-def test_an_error_in_the_settings_names_their_file(folder, wrong):
-    values = json.loads(SETTING.to_json()) | wrong
+@pytest.mark.parametrize("change", [*OTHER, *DAMAGED])
+def test_settings_of_another_version_or_wrong_ones_say_what_to_do(folder, change):
+    values = json.loads((folder / SETTINGS).read_text()) | change
     (folder / SETTINGS).write_text(json.dumps(values))
-    with pytest.raises(ValueError, match=f"{SETTINGS} is damaged: .*[^.][.] Write one with"):
+    says = f"{SETTINGS} is damaged: .*[^.][.] Write one with"
+    if "format" in change:
+        says = f"format {change['format']}, and .* reads format {FORMAT}. Export"
+    with pytest.raises(ValueError, match=says):
         read_settings(folder)
 
 
