@@ -25,8 +25,9 @@ LIMIT_OUTPUTS = ("familiarity", "confidence")
 """Outputs of a captioner that knows its limits, see `sat_tf.trained.limits`."""
 EVERY_BEAM = "every_beam"
 """The signature with the words and the attention of every hypothesis."""
+BATCH_BYTES = 32 * 2**20
+"""Bytes of images in a request, unless a single one is larger."""
 
-_BATCH_BYTES = 32 * 2**20  # of the images of a request, unless a single one is larger
 _DESCRIBED = (*CAPTION_OUTPUTS, "lengths", "words")  # what attention belongs to
 _RANKED = ("captions", "scores", "lengths", "words")
 # The axes that an output begins with: images, hypotheses, words.
@@ -206,7 +207,7 @@ class CaptionClient:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        for batch in split(contents, self._batch_size, _BATCH_BYTES):
+        for batch in split(contents, self._batch_size, BATCH_BYTES):
             sent = [content for content in batch if isinstance(content, bytes)]
             found = iter(self._answer(sent, attention, limits) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)

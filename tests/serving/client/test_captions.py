@@ -61,7 +61,7 @@ def test_limits_are_told_where_they_are_known_and_missed_in_a_sentence(client_of
 
 
 def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, monkeypatch):
-    monkeypatch.setattr("serving.client.captions._BATCH_BYTES", 50_000)
+    monkeypatch.setattr("serving.client.captions.BATCH_BYTES", 50_000)
     client = client_of(toy_exports, {"max_bytes": 100_000})
     for large in (0, 1, 4):
         images = [jpeg()] * 5
