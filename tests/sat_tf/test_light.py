@@ -61,7 +61,7 @@ def _light(monkeypatch, tmp_path):
 def started(monkeypatch) -> list[Path]:
     """Folders whose graphs would be made behind a caption; nothing is made."""
     paths = []
-    monkeypatch.setattr(cache, "make_behind", lambda path, name: paths.append(path))
+    monkeypatch.setattr(cache, "make_behind", lambda made, name: paths.append(Path(made[-1])))
     return paths
 
 
@@ -228,18 +228,18 @@ def test_a_captioner_that_litert_cannot_hold_is_not_tried_again(loaded, monkeypa
     monkeypatch.setattr(graphs, "write_graphs", fail)
     with cache.turn():
         assert cache.make(loaded["soft"], "name") is None
-    assert cache.make_behind(tmp_path, "name") is None
+    assert cache.make_behind([], "name") is None
     assert [path.name for path in (tmp_path / "cache" / "graphs").glob("*.failed")]
 
 
 def test_a_cache_that_takes_no_graphs_is_named_in_one_line(monkeypatch, tmp_path, caplog):
     full = SimpleNamespace(free=2**20)
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: full)
-    assert cache.make_behind(tmp_path, "name") is None
+    assert cache.make_behind([], "name") is None
     (tmp_path / "file").touch()
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "file"))
     for _ in range(2):
-        assert cache.make_behind(tmp_path, "name") is None
+        assert cache.make_behind([], "name") is None
     disk, line = caplog.messages
     assert "the disk is full" in disk
     assert "their graphs cannot be kept in" in line and str(tmp_path / "file") in line

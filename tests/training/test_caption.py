@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import sat_tf
-from sat_tf.config import SearchConfig
 from sat_tf.trained import runs
-from sat_tf.trained.figures import drawing
 from sat_tf.trained.figures.drawing import GLOW
-from tests.image_files import exif_of, noise
+from tests.image_files import noise
 from tests.page_data import embedded
-from training.caption import chosen_locations, main
+from training.caption import main
 
 
 @pytest.fixture
@@ -108,18 +105,6 @@ def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
     assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))
 
 
-def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(soft_run, photo, tmp_path):
-    turned = tmp_path / "turned.png"
-    upright = Image.open(photo)
-    upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif_of(6))
-    plain = tmp_path / "plain.png"
-    upright.save(plain)
-    argv = [str(plain), str(turned), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
-    assert main(argv) == 0
-    drawn = [np.asarray(Image.open(tmp_path / "out" / f"{n}.png")) for n in ("plain", "turned")]
-    np.testing.assert_array_equal(*drawn)
-
-
 def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsys):
     twin, page = tmp_path / "twin.jpg", tmp_path / "pages" / "captions.html"
     twin.write_bytes(photo.read_bytes())
@@ -131,26 +116,6 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
     assert images[0]["hypotheses"][0]["text"] == rows[0]["caption"]
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])
-
-
-def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
-    argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--json"]
-    assert main([*argv, "--out", str(tmp_path)]) == 0
-    (row,) = rows_of(capsys)
-    assert row["figure"] == str(tmp_path / "bird.svg")
-    assert f">{row['caption']}<" in (tmp_path / "bird.svg").read_text("utf-8")
-
-
-def test_without_a_font_captions_are_only_printed(soft_run, photo, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
-    drawing.font_runs.cache_clear()
-    argv = [str(photo), "--run-dir", str(soft_run), "--json", "--out", str(tmp_path)]
-    assert main(argv) == 0
-    drawing.font_runs.cache_clear()
-    out, said = capsys.readouterr()
-    row = json.loads(out)
-    assert row["caption"] and row["figure"] is None and not list(tmp_path.glob("*.png"))
-    assert said.count("bird.png: not drawn. No font") == 1 and "`--figure svg`" in said
 
 
 def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path):
@@ -175,17 +140,6 @@ def test_a_run_that_draws_its_locations_keeps_one_hypothesis(hard_run, photo, tm
     assert main([*argv, "--beam", "2"]) == 2
     assert "expected 1 with `--inference sample`" in capsys.readouterr().err
     assert main([*argv, "--beam", "2", "--inference", "argmax"]) == 0
-
-
-def test_a_drawn_location_is_the_one_that_was_read(hard_run):
-    captioner = sat_tf.load(hard_run)
-    captioner.set_inference("sample")
-    pixels = np.random.default_rng(1).integers(0, 256, [64, 64, 3], np.uint8)
-    caption = captioner.caption(pixels, SearchConfig(beam=1, max_length=8))
-    places = chosen_locations(captioner, captioner.pixels(pixels), caption)
-    assert len(places) == len(caption.words) and len(set(places)) > 1
-    height, width = captioner.grid
-    assert ((places >= 0) & (places < height * width)).all()
 
 
 def test_a_page_does_not_replace_a_photograph(photo, soft_run, capsys):

@@ -20,7 +20,6 @@ import math
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import zlib
@@ -67,13 +66,6 @@ _MANIFEST, _LOCK = "graphs.json", ".lock"
 _PACKED = ".npz"  # suffix of a packed graph
 _DRAFT = ".draft-"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
-_MAKE = """
-import os, sys
-if hasattr(os, "nice"):
-    os.nice(10)
-from sat_tf.trained.runs import make_graphs
-make_graphs(*sys.argv[1:])
-"""
 _LOG = logging.getLogger(__name__)
 
 
@@ -230,10 +222,14 @@ def _pack_graph(path: Path) -> bytes:
     return pack_graph(path)
 
 
-def make_behind(path: Path, name: str) -> subprocess.Popen | None:
-    """Starts a process that makes the graphs of the captioner in a folder, of this fingerprint.
+def make_behind(command: Sequence[str], name: str) -> subprocess.Popen | None:
+    """Starts a process that makes the graphs of this fingerprint.
 
     A cache that cannot take them is named in one line.
+
+    Args:
+        command: Makes them.
+        name: The fingerprint.
 
     Returns:
         The process, which nobody needs to wait for; None if none was started.
@@ -257,7 +253,7 @@ def make_behind(path: Path, name: str) -> subprocess.Popen | None:
     silent = subprocess.DEVNULL
     # Of its own session: Ctrl-C and the end of this process are not its end.
     return subprocess.Popen(
-        [sys.executable, "-c", _MAKE, str(path.absolute())],
+        command,
         stdin=silent,
         stdout=silent,
         stderr=silent,

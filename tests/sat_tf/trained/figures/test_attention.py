@@ -117,7 +117,7 @@ def test_right_to_left_captions_begin_at_the_right(monkeypatch):
         ink = (sheet[:24] < 60).all(-1).any(0).nonzero()[0]  # the title
         assert ink.min() > sheet.shape[1] / 2
         assert (sheet[40:90, -90:-10] == 120).all() and (sheet[40:90, 10:90] != 120).any()
-    root = svg(words=words, alpha=alpha, title="\u05d0 \u05d1 x", language="he")
+    root = svg(words, alpha, title="\u05d0 \u05d1 x", language="he")
     assert root.get("direction") == "rtl"
     assert root.get("{http://www.w3.org/XML/1998/namespace}lang") == "he"
     width = float(root.get("viewBox").split()[2])
@@ -232,29 +232,22 @@ def test_an_animation_lights_and_marks_word_by_word(words, language):
     assert (order[0] < order[1]) == (language == "en")
 
 
-def svg(**arguments) -> ElementTree.Element:
-    return ElementTree.fromstring(attention_svg(GREY, **arguments))
+def svg(words: list[str], alpha: np.ndarray, **options) -> ElementTree.Element:
+    return ElementTree.fromstring(attention_svg(GREY, words, alpha, **options))
 
 
-def test_words_of_an_svg_stay_text_and_each_has_a_tile():
-    words = ["a", "<b> & c", "über"]
-    alpha = np.ones((3, 2, 2))
-    root = svg(words=words, alpha=alpha, beta=np.array([0.1, 0.5, 1.0]), title="A title")
-    texts = [node.text for node in root.iter(f"{SVG}text")]
-    assert [text for text in texts if text in words] == words
-    assert texts[0] == "A title" and {"0.10", "0.50", "1.00"} <= set(texts)
-    assert len(list(root.iter(f"{SVG}image"))) == 4
-    width, height = (float(side) for side in root.get("viewBox").split()[2:])
-    for image in root.iter(f"{SVG}image"):
-        assert float(image.get("x")) + float(image.get("width")) <= width
-        assert float(image.get("y")) + float(image.get("height")) <= height
-
-
-def test_rows_of_an_svg_are_those_of_the_png_and_a_long_title_is_wrapped():
-    words = [f"w{n}" for n in range(7)]  # with the image eight tiles: two rows of four
+def test_words_of_an_svg_stay_text_and_its_tiles_stand_as_those_of_the_png():
+    words = ["<b> & c", "über", *(f"w{n}" for n in range(5))]
     title = "a man in a red shirt is standing in front of a white building " * 3
-    root = svg(words=words, alpha=np.ones((7, 2, 2)), title=title)
-    lefts = {tile.get("x") for tile in root.iter(f"{SVG}image")}
-    assert len(lefts) == 4
-    lines = [text.text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "start"]
+    root = svg(words, np.ones((7, 2, 2)), beta=np.linspace(0.1, 1.0, 7), title=title)
+    texts = list(root.iter(f"{SVG}text"))
+    assert [text.text for text in texts if text.text in words] == words
+    assert {"0.10", "1.00"} <= {text.text for text in texts}
+    lines = [text.text for text in texts if text.get("text-anchor") == "start"]
     assert len(lines) > 1 and " ".join(lines).split() == title.split()
+    tiles = list(root.iter(f"{SVG}image"))  # with the image eight: two rows of four
+    assert len(tiles) == 8 and len({tile.get("x") for tile in tiles}) == 4
+    width, height = (float(side) for side in root.get("viewBox").split()[2:])
+    for tile in tiles:
+        assert float(tile.get("x")) + float(tile.get("width")) <= width
+        assert float(tile.get("y")) + float(tile.get("height")) <= height

@@ -86,10 +86,12 @@ def test_without_fonts_a_sentence_names_letters_and_package(use_fonts, language,
     assert drawing.text_width(text, 16) > 0  # an SVG's lines are wrapped all the same
 
 
-def test_letters_of_several_scripts_name_all_packages(use_fonts):
+def test_letters_of_several_scripts_and_emoji_name_all_packages(use_fonts):
     use_fonts()
     with pytest.raises(MissingFontError, match="from fonts-noto-cjk and fonts-noto-core"):
         drawn("\u624b\u673a \u0915")
+    with pytest.raises(MissingFontError, match="\U0001f415.*fonts-symbola"):
+        drawn("a dog \U0001f415")
 
 
 def test_words_from_left_to_right_keep_their_order_in_a_line_from_right_to_left(
@@ -105,16 +107,7 @@ def test_words_from_left_to_right_keep_their_order_in_a_line_from_right_to_left(
     written = written_by(monkeypatch)
     drawn("\u05d0 x\u03b1y \u05d0", drawing.Lettering("he", True))
     assert written == ["\u05d0", " x", "\u03b1", "y", "\u05d0 "]
-
-
-def test_a_chinese_word_leaves_the_direction_of_the_language():
     assert lettering_of("\u05d0 iPhone \u624b\u673a", "he").right_to_left
-
-
-def test_emoji_name_a_package_too(use_fonts):
-    use_fonts()
-    with pytest.raises(MissingFontError, match="\U0001f415.*fonts-symbola"):
-        drawn("a dog \U0001f415")
 
 
 def test_without_raqm_letters_that_it_joins_are_a_sentence(monkeypatch):
