@@ -13,7 +13,7 @@ from sat_tf.joining import primary
 from sat_tf.run_folder import RunFolder, read_object
 from training.data.captions import Amount
 from training.data.config import DataConfig
-from training.data.dataset import Dataset, recorded_data
+from training.data.dataset import read_split, recorded_data
 from training.data.examples import DataError
 from training.recipes import NEW_WORDS, RECIPES
 
@@ -89,7 +89,7 @@ def after_training(
         return
     try:
         record = recorded_data(folder.path, data_dir)
-        Dataset.open(data, data_dir, default_cache_dir(), record, True).split("test")
+        read_split(data, "test", data_dir, default_cache_dir(), record)
     except DataError:
         yield "There is no test image: scores of dev, which training has seen, are the only ones."
     else:

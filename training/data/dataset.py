@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import json
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,6 @@ from sat_tf.run_folder import RunFolder
 from training.data.config import DataConfig
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.image_files import identify
-from training.data.seen_images import content_key
 from training.data.sources import Source
 from training.tables import counted
 
@@ -30,119 +30,104 @@ FORMAT = 1
 _ANEW = "A run with another `--run-dir` reads the data anew."
 
 
-class Dataset:
-    """A data set that gives its splits, each read once, and the content of their images.
+class Lines(Sequence[Example]):
+    """Examples whose images are files, each kept as its line of a record file.
+
+    An example is made when it is asked for, so a large data set takes little more memory than its
+    captions have letters.
 
     Args:
-        split: Loads a split by its name.
+        base: Folder that names of files are relative to.
+
+    Attributes:
+        text: The lines.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.text, self._base = bytearray(), base
+        self._ends, self._keys = array("q", [0]), array("q")
+
+    def append(self, line: bytes, content_key: int | None = None) -> None:
+        """Adds an example by its line."""
+        self.text += line
+        self._ends.append(len(self.text))
+        self._keys.append(-1 if content_key is None else content_key)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return tuple(self[one] for one in range(len(self))[index])
+        index = range(len(self))[index]
+        line = self.text[self._ends[index] : self._ends[index + 1]]
+        key = self._keys[index]
+        return _example(_value(line), self._base, None if key < 0 else key)
+
+
+class Dataset:
+    """The splits of a run's data, which it can write down.
+
+    Args:
+        splits: Train and dev; test too, if it is to be written.
         files: The caption files and lists that were read.
         data_dir: The user's copy of the data set; names of files are relative to it.
-        cache_dir: Keeps the digests of image files.
-        record: The record file that it was read from, if it was.
+        recorded: The splits were read from the record of the run.
     """
 
     def __init__(
         self,
-        split: Callable[[str], Split],
+        splits: Mapping[str, Split],
         files: Sequence[Path],
         data_dir: Path | None,
-        cache_dir: Path,
-        record: Path | None = None,
+        recorded: bool,
     ) -> None:
-        self._load, self._files, self._record = split, files, record
-        self._base = None if data_dir is None else Path(data_dir).absolute()
-        self._cache_dir = cache_dir
-        self._splits: dict[str, Split] = {}
-        self._keys: dict[Path, int] = {}
+        self._splits, self._files, self._recorded = splits, files, recorded
+        self._base = None if data_dir is None else Path(data_dir)
 
     @classmethod
     def open(
-        cls,
-        data: DataConfig,
-        data_dir: Path | None,
-        cache_dir: Path,
-        record: Path | None = None,
-        may_change: bool = False,
+        cls, data: DataConfig, data_dir: Path | None, cache_dir: Path, record: Path | None = None
     ) -> Self:
-        """Opens a data set by the record of a run, or else in the layout that it has.
+        """Reads the data of a run by its record, or else in the layout that it has.
 
         Args:
             data: The data set and how to read it.
             data_dir: Where it is.
-            cache_dir: See `Dataset`.
+            cache_dir: Keeps the digests of image files.
             record: The record file; it need not be there.
-            may_change: Data that changed since the record was written is read anew, with a note.
 
         Raises:
-            DataError: The record is damaged, or of other caption files; or the data cannot be used.
+            DataError: The record is damaged, or of other files; or the data cannot be used.
         """
-        if record is not None and record.is_file():
-            header, base = read_header(record), Path(data_dir or "")
-            try:
-                check_unchanged(record, base, header["read"])
-            except DataError as error:
-                if not may_change:
-                    raise
-                print(f"Note: {str(error).removesuffix(_ANEW)}The data is read anew.")
-                header["in_files"] = False
-            if header["in_files"]:
-                splits = read_splits(record, header, base)
-
-                def split(name: str) -> Split:
-                    # That there is no such split is told by the layout.
-                    return splits[name] if name in splits else Source(data, data_dir).split(name)
-
-                files = [base / name for name in header["read"]]
-                return cls(split, files, data_dir, cache_dir, None if may_change else record)
-        source = Source(data, data_dir)
-        return cls(source.split, source.files, data_dir, cache_dir)
+        load, files, recorded = _opened(data, data_dir, record)
+        splits = {name: load(name) for name in ("train", "dev")}
+        if recorded:
+            for split in splits.values():
+                _check_images(record, split, cache_dir)
+            return cls(splits, files, data_dir, recorded)
+        if files:
+            with contextlib.suppress(DataError):
+                splits["test"] = load("test")
+        splits = {name: _identified(split, data_dir, cache_dir) for name, split in splits.items()}
+        return cls(splits, files, data_dir, recorded)
 
     def split(self, name: str) -> Split:
-        """Returns a split, with the SHA-256 of its image files.
-
-        Raises:
-            DataError: There is no such split, or an image is not what the record says.
-        """
-        if name not in self._splits:
-            split = self._load(name)
-            paths = [one.image for one in split.examples if isinstance(one.image, Path)]
-            found = identify(paths, self._cache_dir)
-            digests = {path: one and one.sha256 for path, one in found.items()}
-            if self._record is not None:
-                _check_images(self._record, split, digests)
-            elif paths:
-                self._keys |= {path: one.key for path, one in found.items() if one is not None}
-                examples = (
-                    dataclasses.replace(one, sha256=digests.get(one.image))
-                    for one in split.examples
-                )
-                split = dataclasses.replace(split, examples=tuple(examples))
-            self._splits[name] = split
+        """Returns a split, with the SHA-256 of its image files."""
         return self._splits[name]
 
-    def content_key(self, image: Any) -> int | None:
-        """Returns what `seen_images.content_key` does, without reading a file again."""
-        known = self._keys.get(image) if isinstance(image, Path) else None
-        return content_key(image) if known is None else known
-
     def write(self, path: Path) -> bool:
-        """Writes the record file, unless this data set was read from it; returns whether it did.
-
-        A data set of one's own is written with its test split, if it has one.
-        """
-        if self._record is not None:
+        """Writes the record file, unless this data set was read from it; returns whether it did."""
+        if self._recorded:
             return False
-        if self._files:
-            with contextlib.suppress(DataError):
-                self.split("test")
         draft = path.with_name(f".{path.name}.tmp")
-        with draft.open("w", encoding="utf-8", errors="surrogateescape") as file:
+        with draft.open("wb") as file:
             file.writelines(self._lines())
         sync(draft)
         os.replace(draft, path)
         return True
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self) -> Iterator[bytes]:
         splits, base = self._splits, self._base
         in_files = all(
             isinstance(one.image, Path) for split in splits.values() for one in split.examples
@@ -157,20 +142,79 @@ class Dataset:
         }
         yield _line({"format": FORMAT, "in_files": in_files, "read": read, "splits": counts})
         for name, split in splits.items():
-            numbers = {image_id: number for number, image_id in split.identifiers.items()}
-            for one in split.examples:
-                yield _line(_record(one, name, numbers.get(one.image_id), base))
+            if isinstance(split.examples, Lines):
+                yield split.examples.text
+            else:
+                for one in split.examples:
+                    yield _line(_record(one, name, base))
+            numbers = {image_id: number for number, image_id in split.skipped_identifiers.items()}
             for image_id, reason in split.skipped:
-                yield _line({"image": image_id, "split": name, "left_out": reason})
+                number = {"id": numbers[image_id]} if image_id in numbers else {}
+                yield _line({"image": image_id, "split": name, "left_out": reason} | number)
 
 
-def _record(
-    example: Example, split: str, identifier: str | None, base: Path | None
-) -> dict[str, Any]:
+def read_split(
+    data: DataConfig,
+    name: str,
+    data_dir: Path | None,
+    cache_dir: Path,
+    record: Path | None = None,
+) -> Split:
+    """Reads one split, with the SHA-256 of its image files, for an evaluation.
+
+    Data that changed since the record was written is read anew, with a note.
+
+    Raises:
+        DataError: There is no such split, the record is damaged, or the data cannot be used.
+    """
+    load, _, _ = _opened(data, data_dir, record, may_change=True)
+    return _identified(load(name), data_dir, cache_dir)
+
+
+def _opened(
+    data: DataConfig, data_dir: Path | None, record: Path | None, may_change: bool = False
+) -> tuple[Callable[[str], Split], Sequence[Path], bool]:
+    """Returns what loads a split, the files that are read, and whether a record is."""
+    if record is not None and record.is_file():
+        header, base = read_header(record), Path(data_dir or "")
+        try:
+            check_unchanged(record, base, header["read"])
+        except DataError as error:
+            if not may_change:
+                raise
+            print(f"Note: {str(error).removesuffix(_ANEW)}The data is read anew.")
+            header["in_files"] = False
+        if header["in_files"]:
+            splits = read_splits(record, header, base)
+
+            def load(name: str) -> Split:
+                # That there is no such split is told by the layout.
+                return splits[name] if name in splits else Source(data, data_dir).split(name)
+
+            return load, [base / name for name in header["read"]], True
+    source = Source(data, data_dir)
+    return source.split, source.files, False
+
+
+def _identified(split: Split, data_dir: Path | None, cache_dir: Path) -> Split:
+    """Returns a split with the digests of its images, if all of them are files."""
+    paths = [one.image for one in split.examples if isinstance(one.image, Path)]
+    if len(paths) < len(split):
+        return split
+    base, found = Path(data_dir or ""), identify(paths, cache_dir)
+    lines = Lines(base)
+    for one, identity in zip(split.examples, found, strict=True):
+        sha256, key = identity or (None, None)
+        one = dataclasses.replace(one, sha256=sha256)
+        lines.append(_line(_record(one, split.name, base)), key)
+    return dataclasses.replace(split, examples=lines)
+
+
+def _record(example: Example, split: str, base: Path | None) -> dict[str, Any]:
     record: dict[str, Any] = {"image": example.image_id, "split": split}
     record["captions"] = example.captions
-    if identifier is not None:
-        record["id"] = identifier
+    if example.identifier is not None:
+        record["id"] = example.identifier
     if example.group is not None:
         record["group"] = example.group
     if isinstance(example.image, Path):
@@ -183,15 +227,35 @@ def _record(
     return record
 
 
+def _example(record: Mapping[str, Any], base: Path, content_key: int | None = None) -> Example:
+    name, captions = record["image"], tuple(record["captions"])
+    for text in (name, *captions):
+        if not isinstance(text, str):
+            raise ValueError(f"expected texts, got {text!r}")
+    return Example(
+        name,
+        base / record.get("file", name),
+        captions,
+        group=record.get("group"),
+        identifier=record.get("id"),
+        sha256=record.get("sha256"),
+        content_key=content_key,
+    )
+
+
 def _relative(path: Path, base: Path | None) -> str:
     path = Path(path).absolute()
-    if base is not None and path.is_relative_to(base):
-        path = path.relative_to(base)
+    if base is not None and path.is_relative_to(base.absolute()):
+        path = path.relative_to(base.absolute())
     return path.as_posix()
 
 
-def _line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False) + "\n"
+def _line(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+
+
+def _value(line: bytes) -> Any:
+    return json.loads(line.decode("utf-8", "surrogateescape"))
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -200,8 +264,8 @@ def read_header(path: Path) -> dict[str, Any]:
     Raises:
         DataError: It is damaged, or of another version.
     """
-    with path.open(encoding="utf-8", errors="surrogateescape") as lines:
-        header = _parsed(path, 1, next(lines, ""))
+    with path.open("rb") as lines:
+        header = _parsed(path, 1, next(lines, b""))
     if header.get("format") != FORMAT:
         raise _damaged(path, 1, f"its format is {header.get('format')!r}, here {FORMAT}")
     kinds = {"in_files": bool, "read": dict, "splits": dict}
@@ -217,22 +281,22 @@ def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, 
     Raises:
         DataError: A line is damaged, or lines are missing; the message has the line.
     """
-    examples: dict[str, list[Example]] = {name: [] for name in header["splits"]}
+    examples = {name: Lines(base) for name in header["splits"]}
     skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
     identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
-    with path.open(encoding="utf-8", errors="surrogateescape") as lines:
-        for number, line in enumerate(lines, start=1):
-            if number == 1:
-                continue
+    with path.open("rb") as lines:
+        next(lines)
+        for number, line in enumerate(lines, start=2):
             record = _parsed(path, number, line)
             try:
                 name, split = record["image"], record["split"]
                 if "left_out" in record:
                     skipped[split].append((name, record["left_out"]))
+                    if "id" in record:
+                        identifiers[split][record["id"]] = name
                     continue
-                examples[split].append(_example(record, base))
-                if "id" in record:
-                    identifiers[split][record["id"]] = name
+                _example(record, base)  # it can be made
+                examples[split].append(line)
             except (KeyError, TypeError, ValueError) as error:
                 why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
                 raise _damaged(path, number, why) from error
@@ -244,24 +308,15 @@ def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, 
                 f"{path} is not whole: expected {facts['images']} images of the {name} split and "
                 f"{facts['left_out']} that are left out, got {found[0]} and {found[1]}. {_ANEW}"
             )
-        listed = (tuple(examples[name]), tuple(skipped[name]), facts["blank_captions"])
+        listed = (examples[name], tuple(skipped[name]), facts["blank_captions"])
         told = (tuple(facts["uncaptioned"]), tuple(facts["notes"]))
         splits[name] = Split(name, *listed, *told, identifiers[name], facts["held_out"])
     return splits
 
 
-def _example(record: Mapping[str, Any], base: Path) -> Example:
-    name, captions = record["image"], tuple(record["captions"])
-    for text in (name, *captions):
-        if not isinstance(text, str):
-            raise ValueError(f"expected texts, got {text!r}")
-    details = {"sha256": record.get("sha256"), "group": record.get("group")}
-    return Example(name, base / record.get("file", name), captions, **details)
-
-
-def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = _value(line)
     except ValueError as error:
         raise _damaged(path, number, str(error)) from error
     if not isinstance(value, dict):
@@ -287,17 +342,18 @@ def check_unchanged(path: Path, base: Path, read: Mapping[str, str]) -> None:
             raise DataError(f"{file} has changed since {path} was made of it. {_ANEW}")
 
 
-def _check_images(path: Path, split: Split, digests: Mapping[Path, str | None]) -> None:
+def _check_images(record: Path, split: Split, cache_dir: Path) -> None:
     """Checks the same of image files; one that cannot be read now is noticed where it is used."""
+    found = identify((one.image for one in split.examples), cache_dir)
     changed = [
         one.image_id
-        for one in split.examples
-        if one.sha256 is not None and digests[one.image] not in (None, one.sha256)
+        for one, now in zip(split.examples, found, strict=True)
+        if one.sha256 is not None and now is not None and now.sha256 != one.sha256
     ]
     if changed:
         raise DataError(
-            f"{counted(len(changed), 'image')} of the {split.name} split changed since {path} was "
-            f"written, such as {changed[0]}. Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}"
+            f"{counted(len(changed), 'image')} of the {split.name} split changed since {record} "
+            f"was written, such as {changed[0]}. Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}"
         )
 
 

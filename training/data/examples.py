@@ -93,7 +93,9 @@ class Example:
         captions: The captions as written.
         phrases: Noun phrases with boxes, if the data set has them.
         group: Name of what it must share a split with, if the data set says.
+        identifier: Another id that the caption file gives it, such as COCO's number.
         sha256: Of the content of its file (hexadecimal), if that was read.
+        content_key: `seen_images.content_key` of its file, if that was read.
     """
 
     image_id: str
@@ -101,7 +103,9 @@ class Example:
     captions: tuple[str, ...]
     phrases: tuple[Phrase, ...] = ()
     group: str | None = None
+    identifier: str | None = None
     sha256: str | None = None
+    content_key: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,19 +123,18 @@ class Split:
             count them.
         uncaptioned: Names of image files that the caption file does not mention, in any split.
         notes: Sentences on how the caption file was read, where that is not plain.
-        identifiers: Other ids that the caption file gives images, such as COCO's numbers ->
-            `image_id`.
+        skipped_identifiers: `Example.identifier` of unusable images -> `image_id`.
         held_out: `DataConfig.held_out` that gives the same splits if images are added; None if
             the data set gives its splits.
     """
 
     name: str
-    examples: tuple[Example, ...] = field(repr=False)
+    examples: Sequence[Example] = field(repr=False)
     skipped: tuple[tuple[str, str], ...] = ()
     blank_captions: int | None = None
     uncaptioned: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    skipped_identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
     held_out: str | None = None
 
     def __len__(self) -> int:
@@ -141,6 +144,12 @@ class Split:
     def captions(self) -> Iterator[str]:
         """The captions of all examples, one after the other."""
         return (caption for example in self.examples for caption in example.captions)
+
+    @property
+    def identifiers(self) -> dict[str, str]:
+        """Other ids that the caption file gives images -> `image_id`."""
+        own = {one.identifier: one.image_id for one in self.examples if one.identifier is not None}
+        return own | dict(self.skipped_identifiers)
 
     @property
     def has_phrases(self) -> bool:

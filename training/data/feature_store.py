@@ -10,7 +10,7 @@ import contextlib
 import errno
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +93,7 @@ class FeatureStore:
         if encoder.trainable:
             expected = "a frozen encoder (`--encoder.trainable False`)"
             raise invalid_value("encoder", expected, "one that is trained")
-        files = [each for each in examples if isinstance(each.image, Path)]
-        found = identify([each.image for each in files if each.sha256 is None], Path(cache_dir))
-        digests = {
-            each.image: each.sha256 or (one := found[each.image]) and one.sha256 for each in files
-        }
+        digests = _digests(examples, Path(cache_dir))
         identity = fingerprint(encoder, examples, resize, mirrored, shard_size, digests)
         (height, width), dim = encoder.grid, encoder.annotation_dim
         path = Path(cache_dir) / "features" / identity[:16]
@@ -125,12 +121,12 @@ class FeatureStore:
             _write_changed(path / "skipped.json", named)
         return store
 
-    def _check_lost(self, examples: Sequence[Example], digests: Mapping[Path, str | None]) -> None:
+    def _check_lost(self, examples: Sequence[Example], digests: Sequence[str | None]) -> None:
         """Checks that the annotations are those of the content that the fingerprint stands for.
 
         Otherwise the shards in question are computed again when the store is opened next.
         """
-        lost = [index for index in self._lost if digests.get(examples[index].image)]
+        lost = [index for index in self._lost if digests[index] is not None]
         for index in lost:
             self._shards.discard(index // self._shards.shard_size)
         if lost:
@@ -175,6 +171,20 @@ class FeatureStore:
         return self._shards.read(indices, view)
 
 
+def _digests(examples: Sequence[Example], cache_dir: Path) -> list[str | None]:
+    """Returns the SHA-256 of each example's file; None without one, or if it cannot be read."""
+    digests = [each.sha256 for each in examples]
+    places = [
+        place
+        for place, each in enumerate(examples)
+        if each.sha256 is None and isinstance(each.image, Path)
+    ]
+    found = identify((examples[place].image for place in places), cache_dir)
+    for place, one in zip(places, found, strict=True):
+        digests[place] = one and one.sha256
+    return digests
+
+
 def _write_changed(path: Path, content: dict[str, Any]) -> None:
     """Writes a JSON file, unless it has this content: a finished store may be read-only."""
     with contextlib.suppress(OSError, ValueError):
@@ -206,7 +216,7 @@ def fingerprint(
     resize: str,
     mirrored: bool,
     shard_size: int,
-    digests: Mapping[Path, str | None],
+    digests: Sequence[str | None],
 ) -> str:
     """Returns the SHA-256 (hexadecimal) of everything that the content of a store depends on.
 
@@ -225,7 +235,7 @@ def fingerprint(
     digest.update(json.dumps(settings).encode())
     for weight in encoder.weights:
         _update_array(digest, np.asarray(weight))
-    for example in examples:
+    for example, sha256 in zip(examples, digests, strict=True):
         digest.update(json.dumps(example.image_id).encode())
         source = example.image
         if isinstance(source, np.ndarray):
@@ -233,7 +243,7 @@ def fingerprint(
         elif isinstance(source, bytes):
             digest.update(hashlib.sha256(source).digest())
         else:
-            stamp = source.stamp if isinstance(source, StoredImage) else digests[source]
+            stamp = source.stamp if isinstance(source, StoredImage) else sha256
             digest.update(json.dumps(stamp).encode())
     return digest.hexdigest()
 

@@ -27,7 +27,7 @@ class Identity(NamedTuple):
     key: int
 
 
-def identify(paths: Iterable[Path], cache_dir: Path) -> dict[Path, Identity | None]:
+def identify(paths: Iterable[Path], cache_dir: Path) -> list[Identity | None]:
     """Reads image files, each once, for what they are.
 
     What was found is kept in `CACHE/digests`, in a file for each folder of images. That only saves
@@ -38,47 +38,57 @@ def identify(paths: Iterable[Path], cache_dir: Path) -> dict[Path, Identity | No
         cache_dir: Folder of everything that can be computed again (`--cache-dir`).
 
     Returns:
-        Path -> identity; None for a file that cannot be read.
+        Their identities; None for a file that cannot be read.
     """
-    folders: dict[Path, list[Path]] = defaultdict(list)
-    for path in paths:
-        folders[path.parent].append(path)
-    found: dict[Path, Identity | None] = {}
-    for folder, files in folders.items():
-        name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-        found |= _of_folder(files, cache_dir / "digests" / f"{name}.json")
+    folders: dict[str, dict[int, str]] = defaultdict(dict)  # folder -> place in the list -> name
+    count = 0
+    for count, path in enumerate(paths, start=1):  # noqa: B007
+        folder, name = os.path.split(path)
+        folders[folder][count - 1] = name
+    found: list[Identity | None] = [None] * count
+    for folder, names in folders.items():
+        kept = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:16]
+        file = cache_dir / "digests" / f"{kept}.json"
+        of_name = _of_folder(folder, dict.fromkeys(names.values()), file)
+        for place, name in names.items():
+            found[place] = of_name[name]
     return found
 
 
-def _of_folder(files: list[Path], kept: Path) -> dict[Path, Identity | None]:
-    """Identifies the files of a folder; the file `kept` has those known before."""
+def _of_folder(folder: str, names: Iterable[str], kept: Path) -> dict[str, Identity | None]:
+    """Identifies files of a folder by name; the file `kept` has those known before."""
     known: dict[str, list] = {}  # name -> state and identity
     with contextlib.suppress(OSError, ValueError):
-        read = json.loads(kept.read_text("utf-8"))
+        read = json.loads(kept.read_bytes())
         known = read if isinstance(read, dict) else {}
-    states = {path: _state(path) for path in files}
-    new = [path for path in files if states[path] and known.get(path.name, [])[:-2] != states[path]]
-    shown = sum(states[path][0] for path in new) > _SHOWN
-    computed: dict[Path, Identity | None] = {}
+    found: dict[str, Identity | None] = {}
+    new: dict[str, list[int]] = {}
+    for name in names:
+        state = _state(os.path.join(folder, name))
+        if state is None:
+            found[name] = None
+        elif known.get(name, [])[:-2] == state:
+            found[name] = Identity(*known[name][-2:])
+        else:
+            new[name] = state
+    shown = sum(size for size, *_ in new.values()) > _SHOWN
     with (
         progress_bar(len(new), "Reading images", "images", shown) as bar,
         ThreadPoolExecutor(_READERS) as pool,
     ):
-        for path, one in zip(new, pool.map(_identity_of, new), strict=True):
-            computed[path] = one
+        files = (os.path.join(folder, name) for name in new)
+        for name, one in zip(new, pool.map(_identity_of, files), strict=True):
+            found[name] = one
             bar.update(1)
-    known |= {p.name: [*states[p], *one] for p, one in computed.items() if one}
-    if computed:
+    if new:
+        known |= {name: [*state, *found[name]] for name, state in new.items() if found[name]}
         with contextlib.suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(kept, json.dumps(known))
-    before = {
-        p: Identity(*known[p.name][-2:]) if states[p] else None for p in files if p not in computed
-    }
-    return computed | before
+    return found
 
 
-def _state(path: Path) -> list[int] | None:
+def _state(path: str) -> list[int] | None:
     """Returns size, modification and change time in nanoseconds, and inode; None without a file.
 
     `cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for
@@ -92,7 +102,7 @@ def _state(path: Path) -> list[int] | None:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def _identity_of(path: Path) -> Identity | None:
+def _identity_of(path: str) -> Identity | None:
     try:
         with open(path, "rb") as file:
             content = file.read()

@@ -18,7 +18,7 @@ from training.data.seen_images import (
     NUMBER,
     SeenImages,
     Source,
-    content_key,
+    content_key_of,
     name_key,
 )
 
@@ -123,7 +123,7 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
     if any(CONTENT in source.keys for source in seen.sources):
         # A match by its id needs no file; what is left is opened.
         contents = [
-            (CONTENT, None if index in owner else content_key(example.image))
+            (CONTENT, None if index in owner else content_key_of(example))
             for index, example in enumerate(examples)
         ]
         for source in seen.sources:

@@ -75,6 +75,11 @@ def content_key(image: Path | StoredImage | bytes | np.ndarray) -> int | None:
     return None
 
 
+def content_key_of(example: Example) -> int | None:
+    """Returns that of an example's image, which is read if it was not before."""
+    return content_key(example.image) if example.content_key is None else example.content_key
+
+
 def _pieces(size: int, read: Callable[[int, int], bytes]) -> bytes:
     """Returns the length, and the first, middle and last bytes, or all of few."""
     if size <= 3 * _PIECE:
@@ -116,19 +121,14 @@ class SeenImages:
     unknown: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        examples: Iterable[Example],
-        data: str,
-        key_of: Callable[[Any], int | None] = content_key,
-    ) -> Self:
-        """Takes the keys of training images of a data set; `key_of` gives that of the content."""
+    def of(cls, examples: Iterable[Example], data: str) -> Self:
+        """Takes the keys of training images of a data set."""
         keys: dict[str, list[int]] = {}
         count = 0
         for count, example in enumerate(examples, start=1):  # noqa: B007
             kind, value = name_key(example.image_id, data)
             keys.setdefault(kind, []).append(value)
-            if (digest := key_of(example.image)) is not None:
+            if (digest := content_key_of(example)) is not None:
                 keys.setdefault(CONTENT, []).append(digest)
         arrays = {kind: np.unique(np.array(values, np.int64)) for kind, values in keys.items()}
         return cls((Source("", count, arrays),))

@@ -20,7 +20,7 @@ from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.config import DataConfig
-from training.data.dataset import Dataset, recorded_data
+from training.data.dataset import read_split, recorded_data
 from training.data.input_source import open_input_source
 from training.data.overlap import find_overlap, seen_notes
 from training.data.seen_images import read_seen
@@ -91,7 +91,7 @@ def evaluate_run(
     config, resize = captioner.config, captioner.config.encoder.resize
     cache_dir = request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
-    split = Dataset.open(data, request.data_dir, cache_dir, record, True).split(request.split)
+    split = read_split(data, request.split, request.data_dir, cache_dir, record)
     boxes, boxed = None, None
     if request.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.

@@ -243,7 +243,7 @@ def begin_run(
     if not folder.training_images.exists():
         examples = enumerate(data.train.examples)
         readable = (one for index, one in examples if index not in unreadable)
-        seen = SeenImages.of(readable, data.config.name, dataset.content_key)
+        seen = SeenImages.of(readable, data.config.name)
         if origin is not None:
             begun = recorded_origins(folder) if folder.has_checkpoint() else {}
             seen = seen.after_captioner(origin.name, begun.get(origin.name))

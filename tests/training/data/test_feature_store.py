@@ -135,7 +135,8 @@ def test_no_examples_or_a_trained_encoder_are_errors(tmp_path, encoder):
 
 
 def identity_of(encoder, examples, cache, resize="crop", mirrored=False, shard=4):
-    digests = digests_found([e.image for e in examples if isinstance(e.image, Path)], cache)
+    found = identify([e.image for e in examples if isinstance(e.image, Path)], cache)
+    digests = [one.sha256 for one in found] or [None] * len(examples)
     return fingerprint(encoder, examples, resize, mirrored, shard, digests)
 
 
@@ -190,7 +191,7 @@ def read(monkeypatch):
 
 def digests_found(files, cache_dir) -> dict:
     found = identify(files, cache_dir)
-    return {path: one and one.sha256 for path, one in found.items()}
+    return {path: one and one.sha256 for path, one in zip(files, found, strict=True)}
 
 
 def digests_of(paths):

@@ -155,7 +155,8 @@ class Folder:
             blank += entry.blank
             image = entry.stored or self._images.find(self._nearly.get(name, name))
             if image is not None and entry.captions:
-                examples.append(Example(name, image, tuple(entry.captions), group=entry.group))
+                known = {"group": entry.group, "identifier": entry.identifier}
+                examples.append(Example(name, image, tuple(entry.captions), **known))
             elif image is not None:
                 skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
             else:
@@ -167,7 +168,9 @@ class Folder:
             "blank_captions": blank,
             "uncaptioned": self._uncaptioned,
             "notes": tuple(dict.fromkeys([*notes, *self._left])),
-            "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
+            "skipped_identifiers": {
+                chosen[name].identifier: name for name, _ in skipped if chosen[name].identifier
+            },
             "held_out": None if self._places is None else ",".join(map(str, self._places)),
         }
         try:
