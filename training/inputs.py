@@ -20,8 +20,8 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.batches import Teaching, training_batches
 from training.data.captions import (
+    Amount,
     CaptionTable,
-    Rows,
     check_vocabulary,
     learn_vocabulary,
     split_captions,
@@ -53,7 +53,7 @@ class Data:
         train: The training split.
         dev: The dev split.
         vocabulary: Words of the training captions.
-        words: The training captions as numbers of different words.
+        amount: Size and variety of the training split.
         table: The training captions as ids.
         dev_table: The dev captions as ids.
     """
@@ -62,7 +62,7 @@ class Data:
     train: Split
     dev: Split
     vocabulary: Vocabulary
-    words: Rows
+    amount: Amount
     table: CaptionTable
     dev_table: CaptionTable
 
@@ -192,7 +192,8 @@ def load_data(
         found.table(vocabulary).cut(config.max_length) for found in (words, dev_words)
     )
     check_vocabulary(config, vocabulary)
-    return Data(config, train, dev, vocabulary, words.rows, table, dev_table)
+    amount = Amount.of(len(train), words.rows)
+    return Data(config, train, dev, vocabulary, amount, table, dev_table)
 
 
 def open_inputs(

@@ -48,6 +48,15 @@ class Rows(Sequence[np.ndarray]):
         """int32, the row of each number."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
 
+    def different(self) -> int:
+        """Returns the number of different rows that are not empty."""
+        count = 0
+        for length in np.unique(self.lengths[self.lengths > 0]):
+            starts = self._ends[self.lengths == length] - length
+            rows = self.flat[starts[:, None] + np.arange(length)]
+            count += len(np.unique(rows.view(np.dtype((np.void, rows.itemsize * int(length))))))
+        return count
+
     def take(self, rows: np.ndarray) -> Self:
         """Returns some rows, by their numbers or a mask."""
         return type(self).of(self[row] for row in np.arange(len(self))[rows])
@@ -108,8 +117,7 @@ class Amount:
             in_captions[word] = len(np.unique(captions.row_of[captions.flat == word]))
         common = counts[in_captions >= max(number / 2, 1)].sum()
         share = round(float(common / max(captions.flat.size, 1)), 4)
-        different = {row.tobytes() for row in captions if len(row)}
-        return cls(images, number, len(different), share)
+        return cls(images, number, captions.different(), share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,17 +142,18 @@ class CaptionWords:
     def of(cls, split: Split, tokenize: Callable[[str], Sequence[str]]) -> Self:
         """Tokenises the captions of a split, each once."""
         numbers: dict[str, int] = {}
-        flat, lengths = array("i"), array("i")
-        for caption in split.captions:
-            found = tokenize(caption)
-            flat.extend([numbers.setdefault(word, len(numbers)) for word in found])
-            lengths.append(len(found))
-        counts = np.fromiter((len(e.captions) for e in split.examples), np.int32, len(split))
-        first = np.cumsum(counts) - counts
-        image = np.repeat(np.arange(len(split), dtype=np.int32), counts)
-        caption = np.arange(len(image), dtype=np.int32) - np.repeat(first, counts).astype(np.int32)
-        rows = Rows(np.array(flat, np.int32), np.array(lengths, np.int32))
-        return cls(split, tuple(numbers), rows, image, caption)
+        flat, lengths, image, place = (array("i") for _ in range(4))
+        for index, example in enumerate(split.examples):
+            image.extend([index] * len(example.captions))
+            place.extend(range(len(example.captions)))
+            for caption in example.captions:
+                found = tokenize(caption)
+                flat.extend([numbers.setdefault(word, len(numbers)) for word in found])
+                lengths.append(len(found))
+        flat, lengths, image, place = (
+            np.asarray(one, np.int32) for one in (flat, lengths, image, place)
+        )
+        return cls(split, tuple(numbers), Rows(flat, lengths), image, place)
 
     def counts(self) -> Counter[str]:
         """Returns how often each word occurs."""

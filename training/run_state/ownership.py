@@ -236,7 +236,7 @@ def begin_run(
     vocabulary, contents = data.vocabulary, inputs.contents
     check_data(folder, vocabulary, contents)
     unreadable = inputs.train.known
-    amount = Amount.of(len(data.train) - len(unreadable), data.words)
+    amount = dataclasses.replace(data.amount, images=len(data.train) - len(unreadable))
     records = data_records(folder, vocabulary, contents, amount)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}

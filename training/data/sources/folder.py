@@ -94,7 +94,8 @@ class Folder:
         self._entries: dict[str, _Entry] = {}
         self._notes: list[str] = []
         entries, notes, reasons, divided = self._entries, self._notes, {}, held_out is not None
-        read = functools.partial(read_caption_file, columns=columns, images=images, divided=divided)
+        options = {"columns": columns, "images": images, "divided": divided}
+        read = functools.cache(functools.partial(read_caption_file, **options))
         paths = find_caption_files(data_dir, captions, images, read, reasons)
         self._files = _read_all(paths, read, data_dir, images, captions)
         notes += [note for file in self._files for note in file.notes]

@@ -7,7 +7,6 @@ import pytest
 from tests.training.data.sources import caption_forms
 from tests.training.data.sources.caption_forms import records_of
 from training.data.examples import DataError
-from training.data.sources.caption_files import tables
 from training.data.sources.caption_files.records import Record
 
 DOG = "tiere/Hündin 1.jpg"
@@ -180,13 +179,3 @@ def test_a_mark_that_is_not_closed_swallows_no_rows_if_the_image_comes_last(tmp_
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(DataError, match="none.csv cannot be read"):
         records_of(tmp_path / "none.csv")
-
-
-def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
-    path = write(tmp_path, "c.csv", "image,caption\na.jpg,one\n")
-    first = records_of(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(tables, "csv", None)
-        assert records_of(path) is first
-    write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
-    assert records_of(path)[0].captions == ("another",)

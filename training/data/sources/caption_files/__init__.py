@@ -27,8 +27,7 @@ References:
 
 from __future__ import annotations
 
-import functools
-import os
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def read_caption_file(
     images: ImageFolder | None = None,
     divided: bool = False,
 ) -> CaptionFile:
-    """Reads a caption file; again only if it has changed.
+    """Reads a caption file.
 
     Args:
         path: The file; a folder for pairs of image and text.
@@ -58,36 +57,18 @@ def read_caption_file(
         DataError: The file cannot be read, does not parse, or names no image.
     """
     try:
-        status = path.stat()
-        changed = status.st_mtime_ns
-        if path.is_dir():  # which does not change with its files
-            from training.data.sources.caption_files.stored import pairs
+        of_pairs = stat.S_ISDIR(path.stat().st_mode)
+        suffix = next((one for one in READERS if path.name.lower().endswith(one)), None)
+        if suffix is None and not of_pairs:
+            from training.data.sources.caption_files import advice
 
-            changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text, _ in pairs(path)))
-        return _read(path, columns, images, divided, changed, status.st_size)
+            kinds = ", ".join(f"*{suffix}" for suffix in READERS)
+            raise DataError(f"{path}: expected a file named {kinds}.{advice.on_files([path])}")
+        images = images or ImageFolder(path if of_pairs else path.parent)
+        source = Source(path, images, parse_columns(columns), divided)
+        records = tuple(_reader_of(None if of_pairs else READERS[suffix])(source))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-
-
-@functools.lru_cache(maxsize=16)
-def _read(
-    path: Path,
-    columns: str | None,
-    images: ImageFolder | None,
-    divided: bool,
-    changed: int,
-    size: int,
-) -> CaptionFile:
-    name = path.name.lower()
-    suffix = next((suffix for suffix in READERS if name.endswith(suffix)), None)
-    if suffix is None and not path.is_dir():
-        from training.data.sources.caption_files import advice
-
-        kinds = ", ".join(f"*{suffix}" for suffix in READERS)
-        raise DataError(f"{path}: expected a file named {kinds}.{advice.on_files([path])}")
-    images = images or ImageFolder(path if path.is_dir() else path.parent)
-    source = Source(path, images, parse_columns(columns), divided)
-    records = tuple(_reader_of(None if path.is_dir() else READERS[suffix])(source))
     if not records:
         raise DataError(f"{path} holds no image.")
     return CaptionFile(path, records, source.finished(), frozenset({path, *source.used}))
