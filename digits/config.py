@@ -45,10 +45,6 @@ class DigitData:
     def __post_init__(self) -> None:
         check_fields(self, "data")
 
-    def scored(self) -> DigitData:
-        """Returns the same data set without the augmentation of training."""
-        return self
-
 
 @dataclass(frozen=True)
 class JitteredData(DigitData):
@@ -58,10 +54,6 @@ class JitteredData(DigitData):
     """Training digits are shifted by up to this many pixels each way, within their 28 x 28."""
     turn: Annotated[float, Range(0, 180)] = 0.0
     """Training digits are turned by up to this many degrees, either way."""
-
-    def scored(self) -> JitteredData:
-        """Returns the same data set without the augmentation of training."""
-        return dataclasses.replace(self, shift=0, turn=0.0)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import zipfile
@@ -363,13 +364,15 @@ def scoring_batches(
 ) -> Iterator[dict[str, tf.Tensor]]:
     """Yields the examples of a split, as many as it has digits and the same in every run.
 
-    Each digit comes once in each place of an example.
+    Each digit comes once in each place of an example, as it is: augmentation is for training.
     """
+    if isinstance(config, JitteredData):
+        config = dataclasses.replace(config, shift=0, turn=0.0)
     draw, code = _DRAW[type(config)], SPLITS.index(split)
     rows = plan(len(digits), config.digits_per_example, np.random.default_rng([0, code]))
     for number, start in enumerate(range(0, len(rows), _SCORED_AT_ONCE)):
         rng = np.random.default_rng([0, code, number])
-        batch = draw(digits, rows[start : start + _SCORED_AT_ONCE], rng, config.scored())
+        batch = draw(digits, rows[start : start + _SCORED_AT_ONCE], rng, config)
         yield as_model_input({name: tf.constant(part) for name, part in batch.items()})
 
 

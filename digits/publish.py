@@ -137,9 +137,9 @@ def make_card(
     run_dir: Path,
     config: DigitRunConfig,
     name: str,
-    licence: str | None = None,
-    check: str = "",
-    weights_sha256: str | None = None,
+    licence: str | None,
+    check: str,
+    weights_sha256: str | None,
 ) -> str:
     """Returns the card as Markdown; see `training.publish.make_card`."""
     # The command itself trains the run on single digits, so its folder is not a flag; any other
@@ -156,7 +156,7 @@ def make_card(
         check=f" {check}" if check else "",
         dev=f"{config.data.dev_digits:,}",
         licence=licence or _LICENCE,
-        scores=_scores(run_dir, weights_sha256 or RunFolder(run_dir).weights_sha256()),
+        scores=_scores(run_dir, weights_sha256),
         command=training_command(config),
     )
 

@@ -3,51 +3,38 @@
 import importlib
 
 import pytest
-from PIL import Image
 
 import sat_tf
 from benchmarks import step
 from benchmarks.measure import command
-from sat_tf.trained.lite import cache
 from serving.export import export
-from tests.image_files import smooth
 from training import train
 
 TOY = ["--shapes", "toy", "--repeats", "1"]
 BENCHMARKS = {
     "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images_s"),
-    "run --only startup": ([*TOY, "--only", "startup", "--images", "8"], "times_imports"),
     "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "relative_variance"),
     "serving_latency": (["--run-dir", "RUN", "--batches", "1", "--repeats", "1"], "search_ms"),
     "serving_load": (["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"], "images_s"),
-    "bulk": (
-        ["--run-dir", "RUN", "--images", "IMAGES", "--export", "EXPORT", "--photos", "4"],
-        "SavedModel: ",
-    ),
     "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory) -> dict[str, str]:
-    """A run of hard attention on drawn scenes, its export, and a photograph."""
+    """A run of hard attention on drawn scenes, and its export."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    run, images = folder / "run", folder / "images"
+    run = folder / "run"
     flags = ["--recipe", "scenes_hard", "--data.limit", "32", "--fit.epochs", "1"]
     flags += ["--fit.batch-size", "16", "--fit.validation-images", "8"]
     assert train.main(["--run-dir", str(run), *flags]) == 0
     export(sat_tf.load(run), folder / "export")
-    images.mkdir()
-    Image.Image.save(smooth(), images / "one.jpg")
-    names = {"RUN": run, "EXPORT": folder / "export", "IMAGES": images}
-    return {name: str(path) for name, path in names.items()}
+    return {"RUN": str(run), "EXPORT": str(folder / "export")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_it_measures_and_prints(name, places, capfd, monkeypatch):
-    if name == "bulk":
-        monkeypatch.delenv(cache.SWITCH)
+def test_it_measures_and_prints(name, places, capfd):
     flags, says = BENCHMARKS[name]
     module = importlib.import_module(f"benchmarks.{name.split()[0]}")
     assert command(module.run, [places.get(flag, flag) for flag in flags]) == 0

@@ -55,7 +55,7 @@ def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_ru
     old = json.loads((random / "report.json").read_text())
     path = RunFolder(run).evaluation("dev") / "report.json"
     path.write_text(json.dumps(old | {"split": "dev", "weights_sha256": "0" * 64}))
-    card = make_card(run, read_digit_config(run), "mine", None, "")
+    card = make_card(run, read_digit_config(run), "mine", None, "", RunFolder(run).weights_sha256())
     assert "- The evaluation on dev is of earlier weights: left out." in card
     assert f"- test: {old['error']:.2f} % of {old['examples']} examples" in card
     assert "with `--model.locations random`" in card
