@@ -66,17 +66,17 @@ def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
     file = Path(attention.teacher) if attention.teacher else None
     teachers: list[Teacher] = []
     if attention.located:
-        from training.teach.word_locator import LocatorTeacher
+        from training.teach.word_locator import locator_teacher
 
-        teachers.append(LocatorTeacher(file))
+        teachers.append(locator_teacher(file))
     elif attention.supervision_weight:
-        from training.teach.attention_targets import BoxTeacher
+        from training.teach.attention_targets import box_teacher
 
-        teachers.append(BoxTeacher(file))
+        teachers.append(box_teacher(file))
     if fit.distillation_weight:
-        from training.teach.word_predictions import PredictionTeacher
+        from training.teach.word_predictions import prediction_teacher
 
-        teachers.append(PredictionTeacher(Path(fit.predictions), fit.distillation_weight))
+        teachers.append(prediction_teacher(Path(fit.predictions), fit.distillation_weight))
     return teachers
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -87,38 +87,29 @@ class Contents:
     teachers: tuple[str, ...] = ()
 
 
-class Teacher(Protocol):
-    """Something that teaches beside the captions: boxes, a word locator, or predictions.
+class Lesson(NamedTuple):
+    """What teaches beside the captions: boxes, a word locator, or predictions.
 
     Attributes:
         name: `BOXES`, `LOCATOR` or `PREDICTIONS`.
+        teaching: What it teaches the training captions.
+        contents: What the run's records say of it.
+        line: A line about it.
+        seen: Name of its file and the images it was learned from, if it was learned.
     """
 
     name: str
+    teaching: Teaching
+    contents: Contents
+    line: str
+    seen: tuple[str, SeenImages | None] | None = None
 
-    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
-        """Reads its file, and checks that it is for these training captions and this encoder.
 
-        Raises:
-            DataError: It is not, or has nothing for the training captions.
-        """
-        ...
+Teacher = Callable[[Data, Encoder, str], Callable[[InputSource], Lesson]]
+"""Reads what teaches captions, for an encoder and its `resize`; a `DataError` if it is for others.
 
-    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> Teaching:
-        """Returns what it teaches the training captions, whose inputs are `source`."""
-        ...
-
-    def contents(self) -> Contents:
-        """Returns what the run's records say of it."""
-        ...
-
-    def seen(self) -> list[tuple[str, SeenImages | None]]:
-        """Returns the name of its file and the images it was learned from, if it was learned."""
-        ...
-
-    def describe(self) -> str:
-        """Returns a line about it."""
-        ...
+Then teaches the training captions, whose inputs it is given.
+"""
 
 
 class Origin(Protocol):
@@ -214,22 +205,21 @@ def open_inputs(
             for the training captions, or is of others.
     """
     encoder, resize = model.encoder, model.config.encoder.resize
-    for teacher in teachers:
-        teacher.read(data, encoder, resize)
+    taught = [read(data, encoder, resize) for read in teachers]
     views = (data.config.mirror, data.config.random_crop)
     train, dev = (
         open_input_source(encoder, resize, split, cache_dir, *augmented)
         for split, augmented in ((data.train, views), (data.dev, ()))
     )
-    teaching = [teacher.teach(data, encoder, train) for teacher in teachers]
+    lessons = [teach(train) for teach in taught]
     contents, unusable = {}, {}
     for split, source in ((data.train, train), (data.dev, dev)):
         unreadable = sorted(split.examples[index].image_id for index in source.known)
         contents[split.name] = Contents(split.fingerprint(), tuple(unreadable))
         unusable[split.name] = split.unusable(source.known)
-    contents |= {teacher.name: teacher.contents() for teacher in teachers}
-    seen = [one for teacher in teachers for one in teacher.seen()]
-    lines = [teacher.describe() for teacher in teachers]
+    contents |= {one.name: one.contents for one in lessons}
+    teaching, lines = [one.teaching for one in lessons], [one.line for one in lessons]
+    seen = [one.seen for one in lessons if one.seen is not None]
     return Inputs(train, dev, teaching, contents, unusable, seen, lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.captions import CaptionTable
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
-from training.inputs import BOXES, Contents, Data
+from training.inputs import BOXES, Contents, Data, Lesson, Teacher
 from training.metrics.grounding import union_coverage
 
 
@@ -63,10 +63,6 @@ class AttentionTargets:
                 targets[n, first : min(last, last_word) + 1] = target
         return {ATTENTION_TARGETS: targets.reshape(len(rows), words, height * width)}
 
-    def describe(self) -> str:
-        """Returns a line about them."""
-        return f"Attention is supervised at {len(self):,} {self.what}."
-
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all maps and of the words they belong to."""
         digest = hashlib.sha256(repr(sorted(self.phrases.items())).encode())
@@ -75,6 +71,11 @@ class AttentionTargets:
         else:
             digest.update(self.locator.encode())
         return digest.hexdigest()
+
+    def lesson(self, name: str, seen: tuple[str, SeenImages | None] | None = None) -> Lesson:
+        """Returns them as a lesson."""
+        line = f"Attention is supervised at {len(self):,} {self.what}."
+        return Lesson(name, self, Contents(self.fingerprint()), line, seen)
 
 
 def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTargets:
@@ -89,36 +90,16 @@ def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTar
     return AttentionTargets(np.stack(maps), phrases, what)
 
 
-class BoxTeacher:
-    """Boxes of phrases teach attention: an `inputs.Teacher`.
+def box_teacher(file: Path | None) -> Teacher:
+    """Returns what reads boxes of phrases, which teach attention.
 
     Args:
         file: Boxes, see `AttentionConfig.teacher`; None for those of drawn scenes.
     """
 
-    name = BOXES
+    def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
+        boxes = place_boxes(file, data.train, resize, data.vocabulary)
+        lesson = attention_targets(boxes, encoder.grid).lesson(BOXES)
+        return lambda source: lesson
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
-        self._targets: AttentionTargets | None = None
-
-    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
-        """Reads the boxes and lays them over the encoder's grid."""
-        boxes = place_boxes(self._file, data.train, resize, data.vocabulary)
-        self._targets = attention_targets(boxes, encoder.grid)
-
-    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> AttentionTargets:
-        """Returns the maps."""
-        return self._targets
-
-    def contents(self) -> Contents:
-        """Returns what the run's records say of it."""
-        return Contents(self._targets.fingerprint())
-
-    def seen(self) -> list[tuple[str, SeenImages | None]]:
-        """Returns nothing, as people drew the boxes."""
-        return []
-
-    def describe(self) -> str:
-        """Returns a line about it."""
-        return self._targets.describe()
+    return read

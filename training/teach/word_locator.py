@@ -38,7 +38,7 @@ from training.data.boxes import WORDS
 from training.data.examples import DataError, Example
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
-from training.inputs import LOCATOR, Contents, Data
+from training.inputs import LOCATOR, Data, Lesson, Teacher
 from training.teach.archives import open_archive, save_archive
 from training.teach.attention_targets import AttentionTargets
 
@@ -183,42 +183,25 @@ def located_targets(
     return AttentionTargets(maps, places, "words by a locator", locator.fingerprint())
 
 
-class LocatorTeacher:
-    """Maps of a word locator teach attention: an `inputs.Teacher`.
+def locator_teacher(file: Path) -> Teacher:
+    """Returns what reads a word locator, whose maps teach attention.
 
     Args:
         file: A file of training.locate.
     """
 
-    name = LOCATOR
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._locator: WordLocator | None = None
-        self._targets: AttentionTargets | None = None
-
-    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
-        """Reads the locator."""
-        self._locator = WordLocator.load(self._file, encoder)
-
-    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> AttentionTargets:
-        """Computes the maps of the words that it knows, from the stored annotations."""
+    def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
+        locator = WordLocator.load(file, encoder)
         captions = [example.captions for example in data.train.examples]
         words = [[data.vocabulary.places(text) for text in texts] for texts in captions]
-        self._targets = located_targets(self._locator, encoder.grid, words, source)
-        return self._targets
 
-    def contents(self) -> Contents:
-        """Returns what the run's records say of it."""
-        return Contents(self._targets.fingerprint())
+        def teach(source: InputSource) -> Lesson:
+            targets = located_targets(locator, encoder.grid, words, source)
+            return targets.lesson(LOCATOR, (file.name, locator.seen))
 
-    def seen(self) -> list[tuple[str, SeenImages | None]]:
-        """Returns the images that the locator was learned from."""
-        return [(self._file.name, self._locator.seen)]
+        return teach
 
-    def describe(self) -> str:
-        """Returns a line about it."""
-        return self._targets.describe()
+    return read
 
 
 def words_to_locate(

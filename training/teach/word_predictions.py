@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
-from training.inputs import PREDICTIONS, Contents, Data
+from training.inputs import PREDICTIONS, Contents, Data, Lesson, Teacher
 from training.teach.archives import open_archive, save_archive
 
 _FORMAT = 1
@@ -126,38 +127,19 @@ def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
-class PredictionTeacher:
-    """Predictions of other captioners teach words: an `inputs.Teacher`.
+def prediction_teacher(file: Path, weight: float) -> Teacher:
+    """Returns what reads predictions of other captioners, which teach words.
 
     Args:
         file: A file of training.distill.
         weight: Share of each target that they are.
     """
 
-    name = PREDICTIONS
+    def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
+        found = WordPredictions.load(file, data.table, data.vocabulary)
+        contents = Contents(found.fingerprint(), teachers=found.teachers)
+        line = f"Other captioners' predictions are {100 * weight:.0f} % of each word's target."
+        lesson = Lesson(PREDICTIONS, found, contents, line, (file.name, found.seen))
+        return lambda source: lesson
 
-    def __init__(self, file: Path, weight: float) -> None:
-        self._file, self._weight = file, weight
-        self._predictions: WordPredictions | None = None
-
-    def read(self, data: Data, encoder: Encoder, resize: str) -> None:
-        """Reads the predictions, of the same captions."""
-        self._predictions = WordPredictions.load(self._file, data.table, data.vocabulary)
-
-    def teach(self, data: Data, encoder: Encoder, source: InputSource) -> WordPredictions:
-        """Returns the predictions."""
-        return self._predictions
-
-    def contents(self) -> Contents:
-        """Returns what the run's records say of them."""
-        found = self._predictions
-        return Contents(found.fingerprint(), teachers=found.teachers)
-
-    def seen(self) -> list[tuple[str, SeenImages | None]]:
-        """Returns the images that the captioners learned from."""
-        return [(self._file.name, self._predictions.seen)]
-
-    def describe(self) -> str:
-        """Returns a line about them."""
-        share = f"{100 * self._weight:.0f} %"
-        return f"Other captioners' predictions are {share} of each word's target."
+    return read
