@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
+import string
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import tyro
@@ -36,12 +38,15 @@ from training.evaluate.reports import (
     parse_captions,
     read_grounding,
 )
-from training.evaluate.systems import LABELS, by_system, means_over_seeds, score_table
 from training.metrics.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
 from training.metrics.captions import CaptionScores, paired_over_seeds, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
 from training.tables import text_table
 
+T = TypeVar("T")
+
+LABELS = string.ascii_uppercase
+"""Names of the systems, in the order given."""
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
 
 
@@ -84,10 +89,15 @@ def run(arguments: Arguments) -> str:
     for path, report in zip(runs, reports, strict=True):
         if SYSTEM_KEY in report:
             raise ValueError(f"{path} is a digit system; only captioners can be compared.")
-    systems = zip(LABELS, by_system(runs, seeds), strict=False)
+    systems = zip(LABELS, _by_system(runs, seeds), strict=False)
     lines = [f"{label}: {', '.join(map(str, paths))}" for label, paths in systems]
     lines += compare(list(map(Evaluated.read, folders, reports)), arguments)
     return "\n".join(lines).rstrip()
+
+
+def _by_system(values: Sequence[T], seeds: int) -> list[Sequence[T]]:
+    """Groups values of evaluations, of which `seeds` in a row are one system's."""
+    return [values[start : start + seeds] for start in range(0, len(values), seeds)]
 
 
 def evaluation_folder(path: Path, split: str) -> Path:
@@ -182,20 +192,23 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
     for one, scored in zip(found, scores, strict=True):
         scored.notes[:0] = one.seen_notes
     metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
+    first, *others = _by_system(scores, seeds)
     table = {
-        name: means_over_seeds([one.scores[name] for one in scores], seeds) for name in metrics
+        name: [statistics.fmean(one.scores[name] for one in own) for own in (first, *others)]
+        for name in metrics
     }
-    first, *others = by_system(scores, seeds)
     differences = {
         name: [paired_over_seeds(own, first, name) for own in others] for name in metrics
     }
     of_phrases, maps_notes = grounded(found, list(references))
     for name, (sums, sizes) in of_phrases.items():
-        means = [np.mean(own, axis=0) for own in by_system(sums, seeds)]
+        means = [np.mean(own, axis=0) for own in _by_system(sums, seeds)]
         table[name] = [one.sum() / sizes.sum() for one in means]
         differences[name] = [resampled_means(other - means[0], sizes) for other in means[1:]]
     lines = [f"{split.name}, {len(shared)} images, {SAMPLES} resamples", ""]
-    lines += [score_table(table), "", difference_table(differences), ""]
+    rows = [[name, *(number(name, value) for value in own)] for name, own in table.items()]
+    lines += [text_table([["", *LABELS[: 1 + len(others)]], *rows]), ""]
+    lines += [difference_table(differences), ""]
     few = [f"Note: {note}" for note in few_images_note(len(shared))]
     lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *few, *maps_notes]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)

@@ -88,7 +88,7 @@ class Contents:
 
 
 class Lesson(NamedTuple):
-    """What teaches beside the captions: boxes, a word locator, or predictions.
+    """A lesson beside the captions: of boxes, a word locator, or predictions.
 
     Attributes:
         name: `BOXES`, `LOCATOR` or `PREDICTIONS`.
