@@ -15,17 +15,19 @@ import numpy as np
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import check_argument
+from sat_tf.images.pillow import ImageInput, read_pixels
+from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
+from sat_tf.trained.limits import Limits, read_limits
+from sat_tf.trained.lite import cache
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from sat_tf.captioner import Captioner
-    from sat_tf.images.pillow import ImageInput
     from sat_tf.search import Hypotheses
     from sat_tf.trained.explain import Explanation, WordByWord
-    from sat_tf.trained.limits import Limits
     from sat_tf.trained.lite.captioner import LiteRTCaptioner
 
 
@@ -55,6 +57,9 @@ class TrainedCaptioner:
         path: Folder of the run it was loaded from, if any.
         weights_sha256: SHA-256 (hexadecimal) of the file of its weights, if it was loaded from one.
         graphs: LiteRT graphs of the same captioner.
+
+    Attributes:
+        limits: Familiarity of images and confidence in captions, as far as it knows them.
     """
 
     def __init__(
@@ -74,13 +79,9 @@ class TrainedCaptioner:
         self.path, self.weights_sha256 = path, weights_sha256
         self._config, self._graphs = model.config, graphs
         if graphs is not None and path == graphs.folder:  # an export, which has its own
-            self._limits = graphs.limits
-        elif path is None:
-            self._limits = None
+            self.limits = graphs.limits
         else:
-            from sat_tf.trained.limits import read_limits
-
-            self._limits = read_limits(path, weights_sha256)
+            self.limits = Limits() if path is None else read_limits(path, weights_sha256)
         if graphs is not None:
             graphs.limits = self.limits
         self.after_first_caption: Callable[[], object] | None = None
@@ -128,17 +129,6 @@ class TrainedCaptioner:
     def grid(self) -> tuple[int, int]:
         """`(h, w)` of the attention maps."""
         return self.model.encoder.grid if self._graphs is None else self._graphs.grid
-
-    @property
-    def limits(self) -> Limits:
-        """Familiarity of images and confidence in captions, as far as the captioner knows them."""
-        from sat_tf.trained.limits import Limits
-
-        return Limits() if self._limits is None else self._limits
-
-    @limits.setter
-    def limits(self, limits: Limits) -> None:
-        self._limits = limits
 
     def set_inference(self, inference: Inference) -> None:
         """Sets how hard attention selects a location: `expectation`, `sample` or `argmax`.
@@ -291,15 +281,13 @@ class TrainedCaptioner:
     def _each(
         self, images: Iterable[ImageInput], search: SearchConfig | None
     ) -> Iterator[tuple[ImageInput, Caption | None]]:
-        from sat_tf.trained.lite import cache
-
         check_argument("search", search, SearchConfig | None)
         # How many images a generator has is not known.
         if self._light(length_hint(images, cache.MANY)):
             caption, size = functools.partial(map, lambda one: self._first(one, search)), 1
         else:
             caption, size = lambda read: (b[0] for b in self._by_model(read, search)), cache.MANY
-        from sat_tf.trained.many import caption_each
+        from sat_tf.trained.many import caption_each  # one caption takes none of it
 
         return caption_each(images, self.pixels, caption, size)
 
@@ -326,15 +314,11 @@ class TrainedCaptioner:
             return False
         if self.config.attention.selection != self._source.config.attention.selection:
             return False
-        from sat_tf.trained.lite import cache
-
         return not (self._source.has_weights and cache.worth_a_gpu(images))
 
     def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
         encoder = self.config.encoder
-        from sat_tf.images.pillow import read_pixels
-
         return read_pixels(image, encoder.image_size, encoder.resize)
 
     def annotate(self, pixels: tf.Tensor) -> tf.Tensor:
@@ -353,7 +337,8 @@ class TrainedCaptioner:
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
     ) -> list[Caption]:
         """Captions images by their annotations `[B, L, D]`."""
-        return self._told(self.read(self.search(annotations, search)), annotations, search)
+        beams = self._read_beams(self.search(annotations, search))
+        return self._told([beam[0] for beam in beams], annotations, search)
 
     def _told(
         self,
@@ -362,7 +347,7 @@ class TrainedCaptioner:
         search: SearchConfig | None,
     ) -> list[Caption]:
         """Returns captions with their familiarity and confidence."""
-        if self._limits is None or self._limits.familiarity is None:
+        if self.limits.familiarity is None:
             return captions
         return self.limits.told(captions, np.asarray(annotations), search or self.config.search)
 
@@ -383,10 +368,6 @@ class TrainedCaptioner:
             self._searches[search] = tf.function(run, autograph=False, reduce_retracing=True)
         return self._searches[search](annotations)
 
-    def read(self, hypotheses: Hypotheses) -> list[Caption]:
-        """Converts hypotheses to captions, one per image."""
-        return [beam[0] for beam in self._read_beams(hypotheses)]
-
     def _read_beams(self, hypotheses: Hypotheses) -> list[list[Caption]]:
         """Converts hypotheses; the best one of an image lists the others' texts."""
         import tensorflow as tf
@@ -402,8 +383,6 @@ class TrainedCaptioner:
         return beams
 
     def _read_one(self, hypotheses: Hypotheses, row: int, k: int) -> Caption:
-        from sat_tf.joining import whole_words
-
         length = int(hypotheses.lengths[row, k])
         ids = hypotheses.token_ids[row, k, :length]
         cut = length == hypotheses.token_ids.shape[-1] - 1  # and never asked for its end

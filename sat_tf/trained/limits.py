@@ -215,16 +215,6 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-np.clip(x, -60, 60)))
 
 
-def evidence_of(
-    log_prob: float, tokens: int, scores: Sequence[float], familiarity: float
-) -> list[float]:
-    """Returns what `Confidence` reads: of a caption, whose score is the first of its beam's."""
-    scores = np.asarray(scores, np.float64)
-    top = scores.max()
-    share = scores[0] - top - math.log(np.exp(scores - top).sum())
-    return [float(log_prob), float(tokens), share, float(familiarity)]
-
-
 class Limits(NamedTuple):
     """Limits that a captioner knows; None where it was trained without."""
 
@@ -321,10 +311,12 @@ def limits_in(
 
 
 def caption_evidence(caption: Caption) -> list[float]:
-    """Returns the evidence of a caption with familiarity; see `evidence_of`."""
-    scores = [caption.score, *(score for _, score in caption.alternatives)]
+    """Returns what `Confidence` reads of a caption with familiarity."""
+    scores = np.array([caption.score, *(score for _, score in caption.alternatives)])
+    top = scores.max()
+    share = caption.score - top - math.log(np.exp(scores - top).sum())
     tokens = sum(token != END for token in caption.tokens)
-    return evidence_of(caption.log_prob, tokens, scores, caption.familiarity)
+    return [caption.log_prob, float(tokens), share, caption.familiarity]
 
 
 def is_unlike(familiarity: float | None) -> bool:

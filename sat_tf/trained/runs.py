@@ -32,14 +32,19 @@ if TYPE_CHECKING:
 _BYTES_PER_WEIGHT = 4  # of a run's file, which is not compressed
 
 
-def load(run_dir: str | Path) -> TrainedCaptioner:
+def load(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     """Loads the best captioner of a run, or a published one.
+
+    It does without TensorFlow as long as nothing needs the model: it captions over LiteRT graphs
+    from the cache. Where there are none yet, TensorFlow captions, and the first caption has them
+    made by another process.
 
     Args:
         run_dir: Folder written by `python -m training.train`, `python -m training.publish` or
             `python -m serving.export --format litert`, of which the last needs no TensorFlow; or
             the name of a captioner that ships (`sat_tf.trained.published.names()`); or
             `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
+        images: Images that will be captioned; many of them take the model if there is a GPU.
 
     Returns:
         A `TrainedCaptioner`, which needs neither the data set nor the encoder's weights file.
@@ -47,25 +52,7 @@ def load(run_dir: str | Path) -> TrainedCaptioner:
     Raises:
         RunError: The folder is not a run, or its files do not fit each other.
     """
-    return load_light(check_argument("run_dir", run_dir, str | Path))
-
-
-def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
-    """Loads a captioner with its model; see `load`."""
-    return _Source.read(_located(run_dir)).load()
-
-
-def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
-    """Loads a captioner that does without TensorFlow as long as nothing needs the model.
-
-    It captions over LiteRT graphs from the cache. Where there are none yet, TensorFlow captions,
-    and the first caption has them made by another process.
-
-    Args:
-        run_dir: See `load`.
-        images: Images that will be captioned; many of them take the model if there is a GPU.
-    """
-    path = _located(run_dir)
+    path = _located(check_argument("run_dir", run_dir, str | Path))
     if is_export(path):
         source = _Source.exported(path)
         return TrainedCaptioner(source, source.vocabulary, path, None, source.export)
@@ -84,6 +71,11 @@ def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     making = [sys.executable, "-m", __name__, str(source.path.absolute())]
     captioner.after_first_caption = functools.partial(cache.make_behind, making, name)
     return captioner
+
+
+def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads a captioner with its model; see `load`."""
+    return _Source.read(_located(run_dir)).load()
 
 
 def graphs_missing(run_dir: str | Path) -> bool:

@@ -27,7 +27,7 @@ def photo(tmp_path):
 def _loaded_once():
     """Every command loads its run; here those of the same run share one that is loaded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "load_light", functools.cache(runs.load_light))
+        patch.setattr(runs, "load", functools.cache(runs.load))
         yield
 
 
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_read_is_told_and_others_are_done(soft_run, photo,
 
 
 def test_files_and_runs_that_do_not_exist_need_no_tensorflow(soft_run, photo, monkeypatch, capsys):
-    monkeypatch.setattr(runs, "load_light", None)
+    monkeypatch.setattr(runs, "load", None)
     assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
     assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
     assert main([str(photo), "--run-dir", "flickr8k_sof"]) == 2

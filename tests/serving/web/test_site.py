@@ -15,7 +15,7 @@ from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION
 from sat_tf.trained.lite import cache
-from sat_tf.trained.runs import load_light, make_graphs
+from sat_tf.trained.runs import load, make_graphs
 from serving import export
 from serving.web import site as site_module
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
@@ -130,7 +130,7 @@ def files() -> dict[str, bytes]:
 def test_captions_of_a_browser_equal_those_of_the_light_way(open_site, runs, monkeypatch):
     monkeypatch.delenv(cache.SWITCH, raising=False)
     make_graphs(*runs)
-    light, page = {run.name: load_light(run) for run in runs}, open_site()
+    light, page = {run.name: load(run) for run in runs}, open_site()
     page.evaluate(ASK)
     for name, content in files().items():
         kind = f"image/{name.partition('_')[0]}"
@@ -155,7 +155,7 @@ def test_captions_of_a_browser_equal_those_of_the_light_way(open_site, runs, mon
 def test_a_sentence_of_ones_own_is_explained_as_in_python(open_site, runs, monkeypatch):
     monkeypatch.delenv(cache.SWITCH, raising=False)
     make_graphs(runs[0])
-    light, page, content = load_light(runs[0]), open_site(), encode(smooth(), "PNG")
+    light, page, content = load(runs[0]), open_site(), encode(smooth(), "PNG")
     page.evaluate(ASK)
     known = " ".join(light.vocabulary.forms[4:6])
     for sentence in (f"{known.upper()}.", f"{known}, unicorn's {known}"):
