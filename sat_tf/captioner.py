@@ -235,7 +235,6 @@ class Captioner(TrainableModel):
 
     def get_config(self) -> dict:
         """Returns the constructor arguments."""
-        self.decoder.get_config()  # which refuses a quantised decoder: Keras could not load it
         return {
             **keras.layers.Layer.get_config(self),
             "config": to_dict(self.config),

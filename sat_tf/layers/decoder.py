@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -87,10 +87,6 @@ class DenseGradientEmbedding(keras.layers.Embedding):
         rows = ops.take(table, ops.cast(inputs, "int32"), axis=0)
         return ops.cast(rows, self.compute_dtype)
 
-    def quantize(self, mode: str | None = None, type_check: bool = True, **options: Any) -> None:
-        del type_check  # Keras refuses subclasses, as it replaces their `call`; this one's it may
-        super().quantize(mode, type_check=False, **options)
-
 
 @keras.saving.register_keras_serializable(package="sat_tf")
 class RNNDecoder(keras.layers.Layer):
@@ -98,9 +94,7 @@ class RNNDecoder(keras.layers.Layer):
 
     Soft and hard attention are the same layer: they differ in the `selection` of the call. The
     decoder is differentiable once: gradients of gradients, such as a gradient penalty's, are wrong.
-
-    A model, or a `Captioner`, that was quantised (`quantize("int8")`) is saved by `save_weights`
-    and loaded into one that was quantised, too. Keras could not load the file of its `save`.
+    It cannot be quantised by Keras (`quantize("int8")`).
 
     Args:
         vocabulary_size: K.
@@ -453,17 +447,7 @@ class RNNDecoder(keras.layers.Layer):
         return tf.reshape(logits, [-1, tf.shape(logits)[2], self.vocabulary_size])
 
     def get_config(self) -> dict:
-        """Returns the constructor arguments.
-
-        Raises:
-            ValueError: Keras has quantised the decoder; its parts would be made as before that.
-        """
-        # Keras quantises every dense layer of a model, this one included.
-        if getattr(self.cell.word_projection, "quantization_mode", None) is not None:
-            raise ValueError(
-                "A quantised decoder cannot be made again from its configuration. Save the model "
-                "before it is quantised and quantise it after loading, or call `save_weights`."
-            )
+        """Returns the constructor arguments."""
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,

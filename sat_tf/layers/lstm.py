@@ -263,13 +263,10 @@ class AttentionLSTMCell(keras.layers.Layer):
 
 
 def _kernel(layer: keras.layers.Dense, dtype: str) -> tf.Tensor:
-    """Returns the kernel of a layer, of one that Keras has quantised too."""
-    mode = getattr(layer, "quantization_mode", None)
-    if mode in (None, "float8"):
-        return tf.cast(layer.kernel, dtype)
-    if mode != "int8":
-        raise invalid_value("mode", "int8 or float8, in which the decoder can be quantised", mode)
-    return tf.cast(tf.cast(layer.kernel, tf.float32) / layer.kernel_scale, dtype)
+    """Returns the kernel of a layer; of one that Keras has quantised it would lack its scale."""
+    if (mode := getattr(layer, "quantization_mode", None)) is not None:
+        raise invalid_value("mode", "a decoder that is not quantised", mode)
+    return tf.cast(layer.kernel, dtype)
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")

@@ -8,7 +8,6 @@ from sat_tf.layers.attention import (
     BahdanauAttention,
     attention_entropy,
     attention_weights,
-    context_vector,
     multinoulli,
 )
 from tests.sat_tf.layers.decoder_numpy import SEED, build, random, softmax
@@ -38,26 +37,6 @@ def test_alignment_scores_are_equation_4(attention, wrap):
     got = wrap(lambda a, h: attention(h, a))(annotations, hidden)
     np.testing.assert_allclose(got, equation_4(attention, annotations, hidden), rtol=1e-4)
     assert got.dtype == tf.float32
-
-
-def test_rows_of_an_image_share_its_keys(attention):
-    annotations, hidden = random(B, L, D), random(B * G, N, seed=9)
-    got = attention(hidden, annotations)
-    expected = equation_4(attention, np.repeat(annotations, G, axis=0), hidden)
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_the_context_is_equation_13_with_alpha_and_equation_9_with_a_one_hot():
-    annotations, alpha = random(B, L, D), softmax(random(B, L, seed=1))
-    expected = np.zeros([B, D])
-    for b, i in np.ndindex(B, L):
-        expected[b] += alpha[b, i] * annotations[b, i]
-    np.testing.assert_allclose(context_vector(annotations, alpha), expected, rtol=1e-4, atol=1e-6)
-    locations = np.array([4, 0, 2])
-    one_hot = np.eye(L, dtype=np.float32)[locations]
-    np.testing.assert_array_equal(
-        context_vector(annotations, one_hot), annotations[np.arange(B), locations]
-    )
 
 
 def test_samples_come_from_a_one_hot_categorical_whose_score_is_the_sample_less_alpha():

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import DecoderConfig
-from sat_tf.layers import DeepOutput
 from sat_tf.layers.decoder import RNNDecoder
 from tests.sat_tf.layers.decoder_numpy import (
     KINDS,
@@ -26,9 +25,7 @@ from tests.sat_tf.layers.decoder_numpy import (
     M,
     N,
     T,
-    build,
     by_hand,
-    equation_7,
     make_batch,
     make_decoder,
     random,
@@ -153,15 +150,6 @@ def test_inputs_that_do_not_fit_are_an_error(wrap, annotations, words, options, 
     call = wrap(lambda *arguments: decoder(*arguments, **options))
     with pytest.raises(ValueError, match=message):
         call(np.zeros(annotations, np.float32), np.zeros(words, np.int32))
-
-
-@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=3))
-def test_the_deep_output_is_equation_7_with_every_switch(switches):
-    layer = build(DeepOutput(K, M, *switches), (None, T, N), (None, T, D))
-    hidden, context, embeddings = random(B, T, N), random(B, T, D), random(B, T, M)
-    got = run_both_ways(lambda *inputs: layer(*inputs), hidden, context, embeddings)
-    expected = equation_7(layer, hidden, context, embeddings)
-    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

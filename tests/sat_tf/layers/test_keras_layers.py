@@ -1,5 +1,6 @@
 """The layers as Keras layers: conventions, functional models, `keras.layers.RNN`, default seeds."""
 
+import itertools
 import json
 import random as python_random
 
@@ -175,7 +176,7 @@ def test_an_argument_out_of_range_is_an_error(make, message):
         make()
 
 
-# --- the cell in keras.layers.RNN ---
+# --- the cell and its first state ---
 
 
 def test_keras_rnn_takes_the_cell():
@@ -190,6 +191,25 @@ def test_keras_rnn_takes_the_cell():
         np.testing.assert_allclose(outputs[:, time], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(hidden, expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(state_cell, expected[1], rtol=1e-4, atol=1e-5)
+
+
+def test_each_recurrent_gate_starts_orthogonal_and_different():
+    cell = sat_tf.AttentionLSTMCell(N, M)
+    cell.build((None, M + D))
+    gates = np.split(cell.recurrent_projection.kernel.numpy(), 4, axis=-1)
+    for gate in gates:
+        np.testing.assert_allclose(gate @ gate.T, np.eye(N), atol=1e-5)
+    for one, other in itertools.combinations(gates, 2):
+        assert np.abs(one - other).max() > 0.1
+
+
+def test_without_layers_the_initial_state_is_zero_for_every_image():
+    layer = sat_tf.InitialState(N, 0)
+    layer.build((None, D))
+    state = layer(random(B, D, seed=30))
+    assert layer.weights == []
+    np.testing.assert_array_equal(state.hidden, np.zeros([B, N]))
+    np.testing.assert_array_equal(state.cell, np.zeros([B, N]))
 
 
 # --- default seeds ---

@@ -1,7 +1,5 @@
 """Captioners and layers used as any Keras model is: saved, compiled, scaled, quantised."""
 
-import gc
-
 import keras
 import numpy as np
 import pytest
@@ -152,34 +150,11 @@ def test_the_mean_annotation_does_not_overflow_float16():
     assert np.isfinite(found.logits).all()
 
 
-@pytest.fixture
-def _few_objects():
-    """Spares the collector what there is: Keras calls it a dozen times as it quantises."""
-    gc.collect()
-    gc.freeze()
-
-
-@pytest.mark.usefixtures("_few_objects")
-@pytest.mark.parametrize("mode", ["int8", "float8"])
-def test_a_quantised_decoder_stays_close(mode):
+def test_a_quantised_decoder_is_refused():
     model = plain_model()
-    before = model([ANNOTATIONS, WORDS]).numpy()
-    model.quantize(mode)
-    change = np.abs(before - model([ANNOTATIONS, WORDS])).max()
-    assert 0 < change < 0.1 * np.abs(before).max()
-
-
-@pytest.mark.usefixtures("_few_objects")
-def test_a_quantised_decoder_is_saved_by_its_weights_alone(tmp_path):
-    one, other = plain_model(), plain_model()
-    for model in (one, other):
-        model.quantize("int8")
-    with pytest.raises(ValueError, match="quantised decoder cannot be made .* `save_weights`"):
-        one.save(tmp_path / "model.keras")
-    one.save_weights(tmp_path / "model.weights.h5")
-    other.load_weights(tmp_path / "model.weights.h5")
-    found, expected = (model([ANNOTATIONS, WORDS]) for model in (other, one))
-    np.testing.assert_array_equal(found, expected)
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="expected a decoder that is not quantised, got int8"):
+        model([ANNOTATIONS, WORDS])
 
 
 def test_a_score_of_minus_infinity_takes_a_location_out():

@@ -68,21 +68,6 @@ def test_uniform_draws_are_those_of_tensorflow():
     np.testing.assert_array_equal(uniform([5000], SEED), tf.random.stateless_uniform([5000], SEED))
 
 
-@pytest.mark.parametrize("name", DROPOUTS)
-def test_every_dropout_acts_in_training_only(name):
-    decoder = make_decoder(initial_layers=2, **{name: 0.5})
-    plain = make_decoder(initial_layers=2)
-    annotations, words = make_batch()
-    without = plain(annotations, words).logits
-    np.testing.assert_allclose(decoder(annotations, words, seed=SEED).logits, without, rtol=1e-6)
-    trained = decoder(annotations, words, seed=SEED, training=True).logits
-    assert np.abs(trained - without).max() > 1e-3
-    again = decoder(annotations, words, seed=SEED, training=True).logits
-    np.testing.assert_array_equal(trained, again)
-    other = decoder(annotations, words, seed=SEED + 1, training=True).logits
-    assert np.abs(trained - other).max() > 1e-3
-
-
 def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
     """Two draws from one seed would begin with the same random numbers."""
     seeds = []
