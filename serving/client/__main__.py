@@ -25,18 +25,12 @@ class Arguments:
 
     images: tyro.conf.Positional[tuple[Path, ...]]
     """Files: JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC."""
-    server: str | None = None
-    """HOST:PORT of the server's gRPC, as the page takes it; replaces --host and --port."""
-    host: str = "127.0.0.1"
-    """The server's name or address."""
-    port: int = 8500
-    """Its gRPC port."""
+    server: str = "127.0.0.1:8500"
+    """HOST:PORT of the server's gRPC."""
     model: str = "captioner"
     """The model's name there."""
-    version: int | None = None
-    """One version of it; the latest by default."""
     label: str | None = None
-    """A version by its label: stable, canary."""
+    """A version by its label, stable or canary; the latest by default."""
     out: Path | None = None
     """Folder of attention figures; none are drawn without it."""
     figure: Literal["png", "svg"] = "png"
@@ -47,12 +41,8 @@ class Arguments:
     """Tell familiarity and confidence."""
     json: bool = False
     """Print a line of JSON per image."""
-    batch_size: int = 8
-    """Images per request."""
     timeout: float = 30.0
-    """Seconds to wait for each request."""
-    retries: int = 3
-    """Further tries when the server is unavailable; with 0 it is not waited for."""
+    """Seconds to wait for each request, and for a server that is away."""
     tls: bool = False
     """Encrypt, and check the server's certificate."""
     ca_file: Path | None = None
@@ -86,28 +76,17 @@ def run(arguments: Arguments) -> int:
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
-    host, port = arguments.host, arguments.port
-    if arguments.server is not None:
-        host, port = parse_server(arguments.server)
     connection = Connection(
-        host,
-        port,
+        *parse_server(arguments.server),
         tls=arguments.tls,
         ca_file=arguments.ca_file,
         cert_file=arguments.cert,
         key_file=arguments.key,
         timeout=arguments.timeout,
-        retries=arguments.retries,
     )
     failed = 0
     with (
-        CaptionClient(
-            connection,
-            arguments.model,
-            version=arguments.version,
-            label=arguments.label,
-            batch_size=arguments.batch_size,
-        ) as client,
+        CaptionClient(connection, arguments.model, arguments.label) as client,
         # disable=None: no bar if the output is not a terminal.
         tqdm(total=len(arguments.images), unit="image", disable=None) as bar,
     ):

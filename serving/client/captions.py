@@ -110,12 +110,11 @@ class CaptionClient:
     Args:
         connection: The server.
         model: The model's name there.
-        version: One version of it; the latest by default.
-        label: A version by its label, `stable` or `canary` say, instead of by its number.
+        label: A version by its label, `stable` or `canary` say; the latest by default.
         batch_size: Images per request, at most.
 
     Raises:
-        ValueError: Both `version` and `label` are given, or `batch_size` is not positive.
+        ValueError: `batch_size` is not positive.
         OSError: A certificate file cannot be read.
     """
 
@@ -123,15 +122,9 @@ class CaptionClient:
         self,
         connection: Connection | None = None,
         model: str = "captioner",
-        version: int | None = None,
         label: str | None = None,
         batch_size: int = 8,
     ) -> None:
-        if version is not None and label is not None:
-            raise ValueError(
-                "Received both `version` and `label`: expected one of them at most, got "
-                f"{version} and {label!r}."
-            )
         if batch_size < 1:
             raise invalid_value("batch_size", "at least 1", batch_size)
         self.connection, self.model = connection or Connection(), model
@@ -141,7 +134,7 @@ class CaptionClient:
             request_serializer=protocol.PredictRequest.SerializeToString,
             response_deserializer=protocol.PredictResponse.FromString,
         )
-        self._version, self._label, self._batch_size = version, label, batch_size
+        self._label, self._batch_size = label, batch_size
 
     def __enter__(self) -> Self:
         return self
@@ -258,8 +251,6 @@ class CaptionClient:
 
     def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
         request = protocol.make_request(batch, outputs, self.model)
-        if self._version is not None:
-            request.model_spec.version.value = self._version
         if self._label is not None:
             request.model_spec.version_label = self._label
         return request

@@ -19,6 +19,7 @@ from serving.client.protocol import MOST_BYTES
 
 _LOG = logging.getLogger(__name__)
 
+_TRIES = 4  # before a server is waited for
 _MOST_SECONDS = 1.0  # between two tries
 _CLOSED = "Channel closed!"  # by this side, in gRPC's words
 # Of a server that stops, or has not started: asking for a caption twice changes nothing.
@@ -51,10 +52,8 @@ class Connection:
         cert_file: PEM file of the client's certificate, for a server that asks for one. Implies
             `tls`.
         key_file: PEM file of the certificate's private key.
-        timeout: Seconds until the caller gives up, retries and waiting included.
-        retries: Further tries when the server is unavailable. One that is still away is waited for
-            until the time is up; with 0 retries it is an error at once.
-        wait: Wait for a server that is away after all retries; without it that is an error.
+        timeout: Seconds until the caller gives up, further tries and waiting included.
+        wait: Wait for a server that is away; without it, it is an error after a few tries.
 
     Raises:
         ValueError: A value is invalid, or only one of `cert_file` and `key_file` is given.
@@ -67,7 +66,6 @@ class Connection:
     cert_file: Path | None = None
     key_file: Path | None = None
     timeout: float = 30.0
-    retries: int = 3
     wait: bool = True
 
     def __post_init__(self) -> None:
@@ -75,8 +73,6 @@ class Connection:
             raise invalid_value("port", "1 to 65535", self.port)
         if not 0 < self.timeout < math.inf:
             raise invalid_value("timeout", "a positive number of seconds", self.timeout)
-        if self.retries < 0:
-            raise invalid_value("retries", "at least 0", self.retries)
         if bool(self.cert_file) != bool(self.key_file):
             given = "cert alone" if self.cert_file else "key alone"
             raise invalid_value("cert", "a certificate and its key, or neither", given)
@@ -109,7 +105,7 @@ class Connection:
         return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*pem), options)
 
     def call(self, method: Callable[..., Any], request: Any) -> Any:
-        """Calls a method of a channel; waits for a server that is away, unless `retries` is 0.
+        """Calls a method of a channel, several times if the server is away.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
@@ -118,15 +114,15 @@ class Connection:
         for tries in itertools.count(1):
             left = max(end - time.monotonic(), 0.001)
             try:
-                return method(request, timeout=left, wait_for_ready=tries > 1 + self.retries)
+                return method(request, timeout=left, wait_for_ready=tries > _TRIES)
             except grpc.RpcError as error:
                 late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
                 # A passed deadline does not say that nobody was there.
                 cause = cause if cause and late else self._explain(error, request)
-                waits = self.retries and (tries <= self.retries or self.wait)
-                if late or not waits or not _may_come_back(error) or time.monotonic() >= end:
+                over = time.monotonic() >= end or (tries == _TRIES and not self.wait)
+                if late or over or not _may_come_back(error):
                     raise cause from error
-            if tries == 1 + self.retries:
+            if tries == _TRIES:
                 _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
             pause = min(0.05 * 2 ** min(tries, 8), _MOST_SECONDS)
             time.sleep(min(pause, max(end - time.monotonic(), 0.0)))

@@ -22,7 +22,6 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import Range, check_fields
 from serving.process import check_port, return_freed_memory
 
-_MAX_MB = 2047  # gRPC's limit
 _DAY = 86_400
 _ROUND_SECONDS = 1.0
 _CLOSING_SECONDS = 3.0  # beyond the grace, to unload and to end Python
@@ -40,8 +39,6 @@ class Arguments:
     """0.0.0.0 lets other machines in; there is no TLS."""
     model: str = "captioner"
     """The name callers ask for."""
-    max_request_mb: Annotated[int, Range(1, _MAX_MB)] = 64
-    """Larger requests are refused."""
     grace_seconds: Annotated[float, Range(0, _DAY)] = 30.0
     """Time for calls in flight once the server is told to stop."""
 
@@ -94,7 +91,6 @@ def run(arguments: Arguments) -> int:
         model=arguments.model,
         host=arguments.host,
         port=arguments.port,
-        max_bytes=arguments.max_request_mb * 2**20,
     )
     print(f"Serving {arguments.model} on {server.address}", flush=True)
     # A signal that arrives just before an endless wait begins would be handled only after it.

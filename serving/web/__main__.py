@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from digits import hand_over
 from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import installation, invalid_value
-from sat_tf.fields import Positive, PositiveInt, check_fields
+from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.trained import published
 from serving.process import check_port, parse_server
 from serving.web import sources
@@ -56,8 +56,6 @@ class Arguments:
     """Open the page in a browser."""
     max_mb: PositiveInt = 20
     """Largest file that is accepted."""
-    timeout: Positive = 30.0
-    """Seconds to wait for a caption of `--server`."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -166,7 +164,7 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
 
     host, port = parse_server(arguments.server)
     # The page itself waits for a model that is away, and says so.
-    connection = Connection(host, port, timeout=arguments.timeout, wait=False)
+    connection = Connection(host, port, wait=False)
     served = {name: Served(connection, name) for name in arguments.model}
     return _captioners(served, stack, _ASKING)
 

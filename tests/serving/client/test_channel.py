@@ -74,7 +74,7 @@ def failing_server():
 def test_an_unavailable_server_is_tried_again_within_one_deadline(failing_server):
     for code in (UNAVAILABLE, grpc.StatusCode.CANCELLED):  # which is that of a call in flight
         port, calls = failing_server(code, failures=3)
-        assert predict(Connection(port=port, retries=2)) == "a cat"
+        assert predict(Connection(port=port)) == "a cat"
         assert len(calls) == 4 and all(0 < left < 31 for left in calls)
 
 
@@ -82,8 +82,8 @@ def test_tries_are_bounded_by_their_number_or_by_time(failing_server):
     for wait in (False, True):
         port, calls = failing_server(UNAVAILABLE, failures=99)
         with pytest.raises(ServingError, match="is unavailable: why"):
-            predict(Connection(port=port, retries=1, wait=wait, timeout=2.0))
-        assert len(calls) > 2 if wait else len(calls) == 2
+            predict(Connection(port=port, wait=wait, timeout=2.0))
+        assert len(calls) > 4 if wait else len(calls) == 4
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_nothing_else_is_tried_again(failing_server, code, details, message):
 
 def test_no_server_is_a_clear_error_at_once_or_after_waiting(caplog):
     (port,) = free_ports(1)
-    connection = Connection(port=port, retries=0)
+    connection = Connection(port=port, wait=False)
     with pytest.raises(ServingError, match="No server answers on .* is it running"):
         predict(connection)
     assert not caplog.records
@@ -135,7 +135,6 @@ def test_a_server_that_restarts_is_waited_for(toy_exports, monkeypatch):
     ("values", "name"),
     [
         ({"timeout": 0.0}, "timeout"),
-        ({"retries": -1}, "retries"),
         ({"cert_file": "x"}, "cert"),
         ({"key_file": "x"}, "cert"),
     ],
@@ -186,13 +185,13 @@ def test_a_trusted_certificate_is_taken(encrypted_port, certificate):
 )
 def test_an_unknown_certificate_or_none_is_told_at_once(encrypted_port, tls, why):
     with pytest.raises(ServingError, match=why):
-        predict(Connection("localhost", encrypted_port(), tls=tls, retries=0))
+        predict(Connection(port=encrypted_port(), tls=tls, wait=False))
 
 
 def test_a_server_may_ask_for_a_certificate_of_the_client(encrypted_port, certificate):
     key, cert = certificate
     port = encrypted_port(mutual=True)
     with pytest.raises(ServingError, match=r"client certificate \(--cert, --key\)"):
-        predict(Connection(port=port, ca_file=cert, retries=0))
+        predict(Connection(port=port, ca_file=cert, wait=False))
     connection = Connection(port=port, ca_file=cert, cert_file=cert, key_file=key)
     assert predict(connection) == "a cat"

@@ -26,7 +26,7 @@ def command(caller, capsys):
     """Runs the command against the toy server: exit status, output, errors."""
 
     def run(*argv) -> tuple[int, list[str], list[str]]:
-        status = main([*map(str, argv), "--port", str(caller.server.port)])
+        status = main([*map(str, argv), "--server", f"localhost:{caller.server.port}"])
         said = capsys.readouterr()
         return status, said.out.splitlines(), said.err.splitlines()
 
@@ -37,13 +37,6 @@ def test_it_prints_a_caption_for_each_image(command, photo):
     status, out, err = command(photo, photo)
     assert (status, err) == (0, [])
     assert out == [f"{photo}: a cat 3  (-0.50)"] * 2
-
-
-def test_a_server_is_named_as_for_the_page(caller, photo, capsys):
-    assert main([str(photo), "--server", f"localhost:{caller.server.port}", "--port", "1"]) == 0
-    assert capsys.readouterr().out == f"{photo}: a cat 3  (-0.50)\n"
-    assert main([str(photo), "--server", "localhost"]) == 2
-    assert "`server`: expected HOST:PORT" in capsys.readouterr().err
 
 
 def test_figures_follow_the_models_square(command, photo, tmp_path):
@@ -57,9 +50,7 @@ def test_figures_follow_the_models_square(command, photo, tmp_path):
 
 def test_scripts_get_a_line_of_json_for_each_image(command, photo, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"no image")
-    status, out, err = command(
-        photo, tmp_path / "broken.png", tmp_path / "missing.jpg", "--json", "--version", "3"
-    )
+    status, out, err = command(photo, tmp_path / "broken.png", tmp_path / "missing.jpg", "--json")
     good, broken, missing = map(json.loads, out)
     assert status == 1 and len(err) == 2
     assert good == {
@@ -81,7 +72,7 @@ def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
     heic = tmp_path / "photo.heic"
     heic.write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
     names = map(str, (tmp_path / "missing.jpg", tmp_path, heic))
-    assert main([*names, "--port", "1"]) == 1
+    assert main([*names, "--server", "localhost:1"]) == 1
     err = capsys.readouterr().err.splitlines()
     assert err[0].endswith("missing.jpg: No such file or directory")
     assert err[1].endswith(": Is a directory")
@@ -91,8 +82,8 @@ def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--port", "1", "--retries", "0"], "Error: No server answers on 127.0.0.1:1"),
-        (["--version", "1", "--label", "x"], "Error: Received both `version` and `label`"),
+        (["--server", "[::1]:1", "--timeout", "0.5"], "Error: No server answers on [::1]:1"),
+        (["--server", "localhost"], "Error: Received an invalid value for argument `server`"),
         (["--ca-file", "missing.pem"], "Error: [Errno 2] No such file or directory: 'missing.pem'"),
     ],
 )
@@ -107,7 +98,7 @@ def test_a_file_name_need_not_be_utf_8(caller, photo, tmp_path):
     with open(odd, "wb") as file:
         file.write(photo.read_bytes())
     command = [sys.executable, "-m", "serving.client", odd, "--json"]
-    command += ["--port", str(caller.server.port)]
+    command += ["--server", f"localhost:{caller.server.port}"]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     done = subprocess.run(command, capture_output=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,6 @@ sys.exit(status)
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--max-request-mb", "0"], "`--max-request-mb`: expected a number in [1, 2047], got 0"),
         (["--grace-seconds", "nan"], "`--grace-seconds`: expected a number in"),
         (["--port", "70000"], "`--port`: expected 0 to 65535, got 70000"),
         ([], "expected a folder that holds version folders"),
@@ -63,7 +62,7 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
                 process.send_signal(signal.SIGTERM)
                 eventually(lambda: is_stopping(port))
                 with (
-                    CaptionClient(Connection(port=port, retries=0)) as late,
+                    CaptionClient(Connection(port=port, wait=False)) as late,
                     pytest.raises(ServingError, match="The server is stopping"),
                 ):
                     late.caption(b"ok")
@@ -83,7 +82,7 @@ def test_a_call_that_never_ends_does_not_keep_the_server(toy_exports):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         port = int(process.stdout.readline().rpartition(":")[2])
         with (
-            CaptionClient(Connection(port=port, retries=0)) as client,
+            CaptionClient(Connection(port=port, wait=False)) as client,
             ThreadPoolExecutor(1) as pool,
         ):
             assert client.caption(b"ok").text == "a cat 3"
