@@ -157,7 +157,7 @@ SAID = {
         "c.csv: 2 rows name no group: they are taken for merged cells, of the group above.",
     ),
     "images of one name with several ids": (
-        {"a.jpg": b"", "c.json": {"images": [{"id": n, "file_name": "a.jpg"} for n in (1, 2)]}}
+        {"a.jpg": b""}
         | {
             "c.json": {"images": [{"id": n, "file_name": "a.jpg"} for n in (1, 2)]}
             | {"annotations": [{"image_id": n, "caption": A} for n in (1, 2)]}
