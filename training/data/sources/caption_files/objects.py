@@ -269,17 +269,25 @@ def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
 
 
 def _table(source: Source, entries: Entries) -> Iterator[Record]:
-    """Reads records whose keys are like the columns of a table, or those of objects in them."""
     entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
-    some = [entry for _, entry, _ in islice(entries, _SAMPLE)]
+    return flat_records(source, entries, [entry for _, entry, _ in islice(entries, _SAMPLE)])
+
+
+def flat_records(
+    source: Source, entries: Entries, some: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[Record]:
+    """Reads records whose keys are like the columns of a table, or those of objects in them.
+
+    Of `some` of them, texts are checked to be no boxes'.
+    """
     try:
         next(_rows(source.trial(), entries, ()), None)
     except DataError:
-        entries = [(place, unnested(entry), part) for place, entry, part in entries]
+        entries = [(place, _unnested(entry), part) for place, entry, part in entries]
     return _rows(source, entries, some)
 
 
-def unnested(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _unnested(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Lifts the values of nested objects, those alone in lists too, {"fields.caption": ...}.
 
     Lists of boxes, whose texts are not of the whole image, are left out.
@@ -291,7 +299,7 @@ def unnested(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (dict, list)):
             value = value[0]
         deeper = isinstance(value, dict) and value
-        found |= unnested(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
+        found |= _unnested(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
     return found
 
 

@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,7 +21,7 @@ from sat_tf.errors import installation
 from training.data.examples import DataError, StoredImage
 from training.data.sources.account import PAIRED
 from training.data.sources.caption_files.columns import choose
-from training.data.sources.caption_files.objects import unnested
+from training.data.sources.caption_files.objects import Entries, flat_records
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
@@ -112,22 +112,26 @@ def lie_beside(root: Path) -> bool:
 def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, JSON or XMP."""
     longer, paired = 0, list(pairs(source.path))
-    written = [text for _, text, _ in paired if text.lower().endswith(".json")]
-    found = _json_captions(source, {text: read_text(Path(text)) for text in written})
+    texts = dict.fromkeys(text for _, text, _ in paired if text.lower().endswith(".json"))
+    written = {text: read_text(Path(text)) for text in texts}
+    found = _json_records(source, written)
     for image, text, _ in paired:
-        captions, *details = found.get(text, (None,))
-        if captions is None:
-            # Flickr30k Entities: [/EN#5/people A man] sits.
-            lines = _lines(source, text)
-            captions = [_PHRASE.sub(r"\1", line) for line in lines if line.strip()] or [""]
-            longer += len(captions) > 1
-            if any(captions) and not any(map(str.isalpha, "".join(captions))):
-                source.fail(
-                    text,
-                    "no letters, so no captions; name the caption file with "
-                    "`--data.captions`, or write the caption of the image there",
-                )
-        yield source.record(os.path.basename(text), image, captions, *details)
+        place = os.path.basename(text)
+        if text in written:
+            record = found.get(text) or Record(image, (), None, place)
+            yield dataclasses.replace(record, image=image, place=place)
+            continue
+        # Flickr30k Entities: [/EN#5/people A man] sits.
+        lines = _lines(source, text)
+        captions = [_PHRASE.sub(r"\1", line) for line in lines if line.strip()] or [""]
+        longer += len(captions) > 1
+        if any(captions) and not any(map(str.isalpha, "".join(captions))):
+            source.fail(
+                text,
+                "no letters, so no captions; name the caption file with "
+                "`--data.captions`, or write the caption of the image there",
+            )
+        yield source.record(place, image, captions)
     used = Counter(text for _, text, _ in paired)
     _check_shared(source, paired, used)
     source.used.update(map(Path, used))
@@ -257,7 +261,7 @@ def read_tar(source: Source) -> Iterator[Record]:
         source.note(f"{len(alone)} texts have no image, such as that of {min(alone)}")
     images = TarImages(path, tuple(place for _, place in places.values()))
     stamp = _stamp(path)
-    found = _json_captions(
+    found = _json_records(
         source,
         {
             f"{key}.json": _member_text(source, f"{key}.json", of_key["json"])
@@ -270,8 +274,10 @@ def read_tar(source: Source) -> Iterator[Record]:
         text = of_key.get("caption", of_key.get("txt"))
         captions = [] if text is None else _member_text(source, name, text).splitlines() or [""]
         stored = StoredImage(images, index, f"{stamp}/{name}")
-        captions, *details = found.get(f"{key}.json", (captions,))
-        yield source.record(f"member {name}", name, captions, *details, stored=stored)
+        record = source.record(f"member {name}", name, captions, stored=stored)
+        if in_json := found.get(f"{key}.json"):
+            record = dataclasses.replace(in_json, image=name, place=record.place, stored=stored)
+        yield record
 
 
 def _by_first_dot(
@@ -305,30 +311,21 @@ def _stamp(path: Path) -> str:
     return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
 
 
-def _json_captions(
-    source: Source, files: Mapping[str, str]
-) -> dict[str, tuple[list[Any], Any, Any]]:
-    """Captions, split and group in the objects of JSON files, one of each image, by their names."""
-    entries = {}
-    for file, content in files.items():
+def _json_records(source: Source, files: Mapping[str, str]) -> dict[str, Record]:
+    """Reads the objects of JSON files, one of each image, by their names."""
+    entries: Entries = []
+    for number, (file, content) in enumerate(files.items()):
         try:
-            entries[file] = json.loads(content)
+            entry = _as_object(json.loads(content))
         except ValueError as error:
             source.fail(file, f"not JSON ({error})")
-    entries = {file: _as_object(entry) for file, entry in entries.items()}
-    objects = {file: entry for file, entry in entries.items() if isinstance(entry, dict)}
-    if not objects:
-        return dict.fromkeys(files, ([], None, None))
-    for file, entry in objects.items():
-        _check_named(source, file, entry)
-    source.columns = {**source.columns, "image": ("image",)}
-    trial = source.trial()
-    first = (trial.record(file, file, *cells) for file, cells in _json_rows(trial, objects))
-    try:
-        next(first, None)
-    except DataError:
-        objects = {file: unnested(entry) for file, entry in objects.items()}
-    return dict.fromkeys(files, ([], None, None)) | dict(_json_rows(source, objects))
+        if isinstance(entry, dict):
+            _check_named(source, file, entry)
+            own = {"image": f"{number}.jpg"}  # the file's name names the image
+            entries.append((file, own | entry | own, None))
+    if entries:
+        source.columns = {**source.columns, "image": ("image",)}
+    return {record.place: record for record in flat_records(source, entries)}
 
 
 def _check_named(source: Source, file: str, entry: Mapping[str, Any]) -> None:
@@ -353,18 +350,6 @@ def _as_object(entry: Any) -> Any:
     several = entry if isinstance(entry, list) else []
     texts = [e for e in several if isinstance(e, str) or (isinstance(e, dict) and "caption" in e)]
     return {"captions": texts} if texts and len(texts) == len(several) else one(entry)
-
-
-def _json_rows(
-    source: Source, objects: Mapping[str, Mapping[str, Any]]
-) -> Iterator[tuple[str, list[Any]]]:
-    """Captions, split and group of each object; the file's name names the image."""
-    names = list(dict.fromkeys(("image", *(key for entry in objects.values() for key in entry))))
-    some = islice(objects.items(), _SAMPLE)
-    rows = [[f"{file}.jpg", *map(entry.get, names[1:])] for file, entry in some]
-    chosen = choose(source, "its .json files", names, rows)
-    for file, entry in objects.items():
-        yield file, list(chosen.cells(lambda i, entry=entry: entry.get(names[i]))[0])[1:]
 
 
 @dataclass(frozen=True)
