@@ -23,7 +23,7 @@ from tests.training.data.own_images import (
 )
 from tests.training.inspect.test_page import Links, images_of
 from training import train
-from training.inspect import timing
+from training.inspect import survey, timing
 from training.inspect.__main__ import main
 
 TINY = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64", "--encoder.weights", "None")
@@ -108,7 +108,13 @@ def inspect(capsys, data_dir: Path | str, *flags: str) -> tuple[int, str]:
     return status, said.out + said.err
 
 
-def test_data_is_checked_without_the_weights_of_the_encoder(tmp_path, capsys):
+@pytest.fixture
+def untimed(monkeypatch):
+    """Training is not timed, which takes seconds."""
+    monkeypatch.setattr(survey, "measure", lambda *_: None)
+
+
+def test_data_is_checked_without_the_weights_of_the_encoder(tmp_path, capsys, untimed):
     write_files(tmp_path / "data", {f"{n}.png": encoded(photograph(n), "PNG") for n in range(30)})
     rows = [(f"{n}.png", f"a dot {n}") for n in range(30)]
     write_csv(tmp_path / "data", rows, "image,caption")
@@ -187,7 +193,7 @@ def test_the_page_shows_images_as_training_reads_them(inspected):
     assert names == {"Bilder 1", "Bilder 2", "dev", "test", "captions.csv"}
 
 
-def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, capsys):
+def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, capsys, untimed):
     splits = ["train"] * 4 + ["dev"]
     names = [f"图 {n}.png" for n in range(5)]
     write_files(tmp_path / "data", {n: encoded(photograph(k), "PNG") for k, n in enumerate(names)})

@@ -36,9 +36,9 @@ def each(made) -> list:
     return [made("a", A), made("b", B)]
 
 
-def rows(header: str, made, end: str = "\n") -> str:
-    """A table with a row for each image."""
-    return table(header, *each(made), end=end)
+def rows(header: str, form: str, end: str = "\n") -> str:
+    """A table with a row for each image, of its name `{n}` and its caption `{c}`."""
+    return table(header, *each(lambda n, c: form.format(n=n, c=c)), end=end)
 
 
 def coco(key: str, start: str) -> dict:
@@ -48,51 +48,47 @@ def coco(key: str, start: str) -> dict:
 
 
 AT_ONCE = {
-    "tokens with tabs": {"results.token": rows("", lambda n, c: f"{n}.jpg#0\t{c}")},
-    "tokens with a mark": {"zh.caption.txt": rows("", lambda n, c: f"{n}.jpg#zhc#0 {c}")},
-    "tokens without suffixes": {"c.txt": rows("", lambda n, c: f"{n}#enc#0\t{c}")},
-    "a name, a space, a caption": {"hi.txt": rows("", lambda n, c: f"{n} {c}")},
-    "pipes": {"r.csv": rows(PIPES, lambda n, c: f"{n}.jpg| 0| {c}")},
-    "an index column": {"c.csv": rows(",image,caption", lambda n, c: f"{ord(n)},{n}.jpg,{c}")},
-    "further columns": {"c.csv": rows("id,image,w,caption", lambda n, c: f"7,{n}.jpg,3,{c}")},
-    "separators at the ends": {"c.csv": rows("image,caption,,", lambda n, c: f"{n}.jpg,{c},,")},
-    "other headings": {"c.csv": rows("Filename;Beschreibung", lambda n, c: f"{n}.jpg;{c}")},
-    "unknown headings": {"c.csv": rows("what,words", lambda n, c: f"{n}.jpg,{c}")},
-    "no header": {"c.csv": rows("", lambda n, c: f"{n}.jpg,{c}")},
-    "no header or suffixes": {"captions.txt": rows("", lambda n, c: f"{n}\t{c}")},
-    "CR line ends": {"c.csv": rows("image,caption", lambda n, c: f"{n}.jpg,{c}", end="\r")},
-    "CR line ends of tokens": {"c.token": rows("", lambda n, c: f"{n}.jpg#0\t{c}", end="\r")},
-    "sep=;": {"c.csv": rows("sep=;\nimage;caption", lambda n, c: f"{n}.jpg;{c}")},
+    "tokens with tabs": {"results.token": rows("", "{n}.jpg#0\t{c}")},
+    "tokens with a mark": {"zh.caption.txt": rows("", "{n}.jpg#zhc#0 {c}")},
+    "tokens without suffixes": {"c.txt": rows("", "{n}#enc#0\t{c}")},
+    "a name, a space, a caption": {"hi.txt": rows("", "{n} {c}")},
+    "pipes": {"r.csv": rows(PIPES, "{n}.jpg| 0| {c}")},
+    "an index column": {"c.csv": rows(",image,caption", "7,{n}.jpg,{c}")},
+    "further columns": {"c.csv": rows("id,image,w,caption", "7,{n}.jpg,3,{c}")},
+    "separators at the ends": {"c.csv": rows("image,caption,,", "{n}.jpg,{c},,")},
+    "other headings": {"c.csv": rows("Filename;Beschreibung", "{n}.jpg;{c}")},
+    "unknown headings": {"c.csv": rows("what,words", "{n}.jpg,{c}")},
+    "no header": {"c.csv": rows("", "{n}.jpg,{c}")},
+    "no header or suffixes": {"captions.txt": rows("", "{n}\t{c}")},
+    "CR line ends": {"c.csv": rows("image,caption", "{n}.jpg,{c}", end="\r")},
+    "CR line ends of tokens": {"c.token": rows("", "{n}.jpg#0\t{c}", end="\r")},
+    "sep=;": {"c.csv": rows("sep=;\nimage;caption", "{n}.jpg;{c}")},
     "a table below its columns": {"c.json": {"columns": ["image", "caption"], "data": RECORDS}},
     "columns of pandas in another order": {
         "c.json": {"images": {"1": "a.jpg", "2": "b.jpg"}, "captions": {"2": B, "1": A}}
     },
     "labels of two words beside captions": {
-        "captions.csv": rows("image,caption", lambda n, c: f"{n}.jpg,{c}"),
+        "captions.csv": rows("image,caption", "{n}.jpg,{c}"),
         "labels.csv": table("image,label", "a.jpg,traffic light", "b.jpg,Mädchen"),
     },
-    "names without suffix": {"c.csv": rows("id,caption", lambda n, c: f"{n},{c}")},
-    "a kaggle text file": {"captions.txt": rows("image,caption", lambda n, c: f"{n}.jpg,{c}")},
+    "names without suffix": {"c.csv": rows("id,caption", "{n},{c}")},
+    "a kaggle text file": {"captions.txt": rows("image,caption", "{n}.jpg,{c}")},
     "lists in cells": {"c.csv": table("raw,filename", f'"[""{A}""]",a.jpg', f"\"['{B}']\",b.jpg")},
     "tuples and NumPy's lists in cells": {
         "c.csv": table("raw,filename", f"\"('{A}',)\",a.jpg", f"\"['{B}']\",b.jpg")
     },
-    "a space before quotation marks": {
-        "c.csv": rows("image, caption", lambda n, c: f'{n}.jpg, "{c}"')
-    },
+    "a space before quotation marks": {"c.csv": rows("image, caption", '{n}.jpg, "{c}"')},
     "results of Mechanical Turk": {
-        "c.csv": rows("Title,Input.url,Answer.caption", lambda n, c: f"What?,https://x/{n}.jpg,{c}")
+        "c.csv": rows("Title,Input.url,Answer.caption", "What?,https://x/{n}.jpg,{c}")
     },
     "JSON lines called json": {"c.json": LINES},
     "a list called jsonl": {"c.jsonl": json.dumps(RECORDS)},
     "records over several lines": {"c.jsonl": LINES.replace(", ", ",\n")},
     "rows of pandas": {"c.json": {"columns": ["x", "y"], "data": [["a.jpg", A], ["b.jpg", B]]}},
     "lists side by side": {"c.json": {"images": ["a.jpg", "b.jpg"], "captions": [A, B]}},
-    "web addresses": {
-        "c.csv": rows("url,image,caption", lambda n, c: f"x,https://x.y/i/{n}.jpg?w=3,{c}")
-    },
+    "web addresses": {"c.csv": rows("url,image,caption", "x,https://x.y/i/{n}.jpg?w=3,{c}")},
     "JSON lines with one caption": {"c.jsonl": RECORDS},
-    "hugging face's table": {"metadata.csv": rows("file_name,text", lambda n, c: f"{n}.jpg,{c}")},
+    "hugging face's table": {"metadata.csv": rows("file_name,text", "{n}.jpg,{c}")},
     "a list": {"c.json": RECORDS},
     "name to caption": {"c.json": {"a.jpg": A, "b.jpg": B}},
     "name to captions": {"c.json": {"a.jpg": [A], "b": [B]}},
@@ -145,10 +141,7 @@ AT_ONCE = {
     **{f"JSON lines called {s}": {f"c.{s}": LINES} for s in ("jsonlines", "ndjson")},
     "a manifest of Ground Truth": {
         "output.manifest": rows(
-            "",
-            lambda n, c: json.dumps(
-                {"source-ref": f"s3://x/{n}.jpg", "caption": c, "caption-metadata": {}}
-            ),
+            "", '{{"source-ref": "s3://x/{n}.jpg", "caption": "{c}", "caption-metadata": {{}}}}'
         )
     },
     "rows of a data viewer": {
@@ -170,22 +163,20 @@ AT_ONCE = {
             lambda n, c: {"link": f"http://x/{n}.jpg", "shown": f"{n}.jpg", "caption": c}
         )
     },
-    "a caption beside others": {
-        "c.csv": rows("image,raw_caption,caption", lambda n, c: f"{n}.jpg,{c}!,{c}")
-    },
+    "a caption beside others": {"c.csv": rows("image,raw_caption,caption", "{n}.jpg,{c}!,{c}")},
     "words beside sentences": {
         "c.json": {
             n: {"emotions": ["awe"], "told": [c], "image_name": f"{n}.jpg"}
             for n, c in (("a", A), ("b", B))
         }
     },
-    "an empty column of texts": {"c.csv": rows("image,text,words", lambda n, c: f"{n}.jpg,,{c}")},
+    "an empty column of texts": {"c.csv": rows("image,text,words", "{n}.jpg,,{c}")},
     "splits of many names": {
         "c.csv": table("image,caption,split", f"a.jpg,{A},train2014", f"b.jpg,{B},qual_dev")
     },
     "one of two tables": {
-        "c.csv": rows("image,caption", lambda n, c: f"{n}.jpg,{c}"),
-        "links.csv": rows("image,link", lambda n, _: f"{n}.jpg,http://x/{n}"),
+        "c.csv": rows("image,caption", "{n}.jpg,{c}"),
+        "links.csv": rows("image,link", "{n}.jpg,http://x/{n}"),
     },
     "JSON beside images": {"a.json": {"shapes": [], "caption": A}, "b.json": {"caption": B}},
     "pairs of files": {"a.txt": A, "b.txt": B + "\n"},
