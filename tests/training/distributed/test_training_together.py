@@ -19,17 +19,21 @@ from tensorboard.util import tensor_util
 
 from sat_tf.errors import RunError
 from tests.serving.processes import free_ports
+from tests.training.distributed.worker_command import Record
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
-from tests.training.small_runs import train
+from tests.training.small_runs import exit_of, meteor_hidden, train
 from training import distributed as workers
 from training import inputs
-from training.cluster import Workers
+from training.cluster import Cluster, Workers
 from training.distributed import make_strategy
 from training.run_state import checkpoints
+from training.train import main
 
 ROOT = Path(__file__).resolve().parents[3]
 NEVER = ("never", 1, 0)
 """The moment of a process that is left alone."""
+TRAINED = ("trained", 1, 0)
+"""The moment of a process that is left alone, but writes no report."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,11 @@ class Ended:
     said: str
 
 
-def start(
-    out: Path, flags: Sequence[str], tf_config: str = "", moment: tuple = NEVER, wait: float = 300.0
-) -> subprocess.Popen:
+def start(out: Path, flags: Sequence[str], tf_config: str, moment: tuple) -> subprocess.Popen:
     """`worker_command.py` in a process of its own; see there."""
     driver = str(Path(__file__).with_name("worker_command.py"))
     environment = {**os.environ, "PATH": "", "JAVA_HOME": "", "PYTHONPATH": str(ROOT)}
-    environment |= {"TF_CONFIG": tf_config, "MEETING_SECONDS": str(wait)}
-    environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    environment |= {"TF_CONFIG": tf_config, "CUDA_VISIBLE_DEVICES": "-1"}
     return subprocess.Popen(
         [sys.executable, driver, str(out), *map(str, moment), *flags],
         stdout=subprocess.PIPE,
@@ -119,15 +120,11 @@ def flags(tiny, fine_tuned) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, flags) -> Path:
-    """The folder of a run that two workers took to its end; beside it, one that one process did."""
+    """The folder of a run that two workers took to its end; beside it, one of this process."""
     folder = tmp_path_factory.mktemp("workers")
-    places = ("--run-dir", str(folder / "one"), "--cache-dir", str(folder / "cache"))
-    alone = start(folder / "one.npz", (*flags, *places, "--strategy", "none"))
-    try:
-        several = run_workers(folder, flags)
-    finally:
-        (one,) = ends([alone], 600.0)
-    for ended in (*several, one):
+    with meteor_hidden():
+        train(folder / "one", *flags, callbacks=(Record(folder / "one.npz"),))
+    for ended in run_workers(folder, flags):
         assert ended.status == 0, ended.said
     return folder
 
@@ -171,7 +168,7 @@ def test_two_workers_end_with_equal_weights_and_logs_those_of_one_process(whole)
 def test_hard_attention_on_stored_annotations_in_bfloat16_keeps_the_workers_equal(tmp_path, tiny):
     flags = (*tiny, "--recipe", "scenes_hard", "--encoder.trainable", "False")
     flags += ("--fit.precision", "bfloat16", "--decoder.output_dropout", "0.3")
-    for ended in run_workers(tmp_path, flags):
+    for ended in run_workers(tmp_path, flags, moments=(TRAINED, TRAINED)):
         assert ended.status == 0, ended.said
     assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
 
@@ -190,7 +187,7 @@ def test_workers_that_are_stopped_or_die_resume_from_the_checkpoint(whole, tmp_p
     assert "Resuming at epoch 1, step 4." in chief.said
     assert LOST.format(1) in other.said and "Traceback" not in other.said
     # The end is that of an unbroken run.
-    for ended in run_workers(tmp_path, flags):
+    for ended in run_workers(tmp_path, flags, moments=(TRAINED, TRAINED)):
         assert ended.status == 0, ended.said
     assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
     assert_near(tmp_path / "0.npz", whole / "0.npz", atol=1e-3)
@@ -208,17 +205,19 @@ def test_workers_with_other_settings_are_refused(tmp_path, flags):
     assert not (tmp_path / "run0").exists()
 
 
-@pytest.mark.slow
-def test_a_worker_alone_gives_up(tmp_path, flags):
-    # Two clusters, of each of which only one worker is ever started.
-    flags = (*flags, "--run-dir", str(tmp_path / "run"), "--strategy", "multi_worker")
-    present = [tf_configs(2)[0], tf_configs(2)[1]]
-    alone = [start(tmp_path / "out", flags, config, wait=2.0) for config in present]
-    chief, other = ends(alone, 600.0)
-    assert chief.status == other.status == 2
-    assert re.search(r"Error: Not all workers were there within 2 s; missing: 1 \(.*\)", chief.said)
-    assert "Error: Worker 1 waited 2 s for the chief at" in other.said
-    assert "Traceback" not in chief.said + other.said and not (tmp_path / "run").exists()
+@pytest.mark.parametrize(
+    ("index", "told"),
+    [
+        (0, r"Error: Not all workers were there within 0 s; missing: 1 \(.*\)"),
+        (1, "Error: Worker 1 waited 0 s for the chief at"),
+    ],
+)
+def test_a_worker_alone_gives_up(tmp_path, flags, monkeypatch, capsys, index, told):
+    monkeypatch.setenv("TF_CONFIG", tf_configs(2)[index])
+    monkeypatch.setattr(Cluster.meet, "__defaults__", (0.2,))
+    run_dir = tmp_path / "run"
+    status, said = exit_of(capsys, main, *flags, "--run-dir", run_dir, "--strategy", "multi_worker")
+    assert status == 2 and re.search(told, said) and not run_dir.exists()
 
 
 # Of one process.
