@@ -24,7 +24,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="LiteRT export")
     parser.add_argument("images", type=Path, nargs="+", metavar="PHOTO", help="image files")
     parser.add_argument("--out", type=Path, help="folder of attention figures; none by default")
-    parser.add_argument("--figure", choices=("png", "svg"), default="png", help="their form")
     parser.add_argument("--threads", type=int, default=1, help="threads of LiteRT; 1 by default")
     arguments = parser.parse_args(argv)
     return exit_status(lambda: run(arguments), (ValueError, OSError, ImportError))
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sat_tf.trained.many import read_ahead, try_decode
 
     captioner = load(arguments.folder, arguments.threads)
-    figures = figure_paths(arguments.out, arguments.images, arguments.figure)
+    figures = figure_paths(arguments.out, arguments.images)
     failed, photos = 0, read_ahead(arguments.images, try_decode)
     for path, figure, photo in zip(arguments.images, figures, photos, strict=True):
         if isinstance(photo, ValueError):

@@ -51,7 +51,7 @@ class Arguments:
     default a captioner that ships."""
     out: Path = Path("captions")
     """Folder of the attention figures."""
-    figure: Literal["png", "jpg", "webp", "svg", "none"] = "png"
+    figure: Literal["png", "jpg", "webp", "none"] = "png"
     """Form of the attention figures: `webp` is an animation, word by word; `none` draws none."""
     figure_size: PositiveInt = 160
     """Side of a tile of the figures, pixels."""

@@ -33,7 +33,7 @@ class Arguments:
     default a captioner that ships."""
     out: Path = Path("captions")
     """Folder of the figure."""
-    figure: Literal["png", "jpg", "webp", "svg", "none"] = "png"
+    figure: Literal["png", "jpg", "webp", "none"] = "png"
     """Form of the figure, of which each word has behind it what looking was worth, nats: `webp` is
     an animation; `none` draws none."""
 

@@ -87,8 +87,8 @@ class Caption:
         """Writes the figure; see `figure`.
 
         Args:
-            path: File, `*.png`, `*.jpg`, `*.svg` or `*.webp` (an animation, word by word), which is
-                replaced if it exists.
+            path: File, `*.png`, `*.jpg` or `*.webp` (an animation, word by word), which is replaced
+                if it exists.
 
         Raises:
             ValueError: The name ends otherwise.

@@ -33,8 +33,6 @@ class Arguments:
     """A version by its label, stable or canary; the latest by default."""
     out: Path | None = None
     """Folder of attention figures; none are drawn without it."""
-    figure: Literal["png", "svg"] = "png"
-    """Form of the attention figures."""
     resize: Literal["crop", "squash"] = "crop"
     """The fit of photographs to a square in training; figures are drawn on it."""
     limits: bool = False
@@ -75,7 +73,7 @@ def run(arguments: Arguments) -> int:
     from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from serving.client import CaptionClient, Connection
 
-    figures = figure_paths(arguments.out, arguments.images, arguments.figure)
+    figures = figure_paths(arguments.out, arguments.images)
     connection = Connection(
         *parse_server(arguments.server),
         tls=arguments.tls,

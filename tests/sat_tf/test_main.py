@@ -71,7 +71,7 @@ def completion(tmp_path_factory):
         (["tr"], ["train"]),
         (["li"], ["litert"]),
         (["train", "--fit.ep"], ["--fit.epochs"]),
-        (["caption", "--figure", ""], ["png", "jpg", "webp", "svg", "none"]),
+        (["caption", "--figure", ""], ["png", "jpg", "webp", "none"]),
         (["train", "--recipe", "folder_"], ["folder_from_flickr8k", "folder_hard", "folder_soft"]),
         (["train", "--recipe", "ram_2"], ["ram_28", "ram_28_paper"]),
         (["caption", "--run-dir", "runs/"], ["runs/mine"]),

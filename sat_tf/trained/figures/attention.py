@@ -1,17 +1,14 @@
 """The attention figure: an image, and under each word a copy lit up where the word looked.
 
-`attention_figure` draws pixels, `attention_frames` an animation, `attention_svg` a document with
-tiles as embedded images.
+`attention_figure` draws it on a sheet, `attention_frames` as an animation.
 """
 
 from __future__ import annotations
 
-import base64
 import io
 import os
 import sys
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,6 @@ from sat_tf.files import write_atomically
 from sat_tf.trained.figures.drawing import (
     FAINT,
     GLOW,
-    INK,
     PAPER,
     Lettering,
     MissingFontError,
@@ -38,7 +34,7 @@ from sat_tf.trained.figures.drawing import (
 
 PHOTOGRAPH = 448
 """Side of a photograph under the attention, pixels, where it is not the encoder's input."""
-FIGURE_SUFFIXES = (".png", ".jpg", ".webp", ".svg")
+FIGURE_SUFFIXES = (".png", ".jpg", ".webp")
 """Forms of a figure's file."""
 _MARK = "sat_tf attention figure"
 """Text near the start or end of a figure's file; a file without it is not overwritten by one."""
@@ -157,72 +153,6 @@ def attention_frames(
     return frames
 
 
-def attention_svg(
-    image: np.ndarray,
-    words: Sequence[str],
-    alpha: np.ndarray | None,
-    beta: np.ndarray | None = None,
-    title: str | None = None,
-    cell: int = 160,
-    chosen: Sequence[int] | None = None,
-    language: str = "",
-) -> str:
-    """Draws `attention_figure`, whose arguments it takes, as SVG: words stay text, for papers."""
-    tiles = _attention_tiles(image, words, alpha, beta, 2 * cell, chosen)  # twice as fine as drawn
-    labels = ["", *(words if alpha is not None else ())]
-    gates = [None, *(beta if alpha is not None and beta is not None else [None] * len(labels))]
-    style = lettering_of(" ".join([title or "", *labels]), language)
-    scale = cell / max(tiles[0].shape[:2])
-    height, width = (side * scale for side in tiles[0].shape[:2])
-    size = max(10, cell // 10)
-    pitch = height + (3 if beta is not None else 2) * size
-    rows, columns = _tile_grid(len(tiles), style)
-    wide = len(columns) * (width + _GAP) + _GAP
-    lines = wrap(title, size, int(wide) - 2 * _GAP, style) if title else []
-    head = 1.5 * size * len(lines) + (_GAP // 2 if lines else 0)
-    total = (wide, head + rows * pitch + 2 * _GAP)
-    parts = [f"<!-- {_MARK} -->"]
-    start = wide - _GAP if style.right_to_left else _GAP
-    for n, line in enumerate(lines):
-        parts.append(_svg_text(line, start, _GAP + size * (1 + 1.5 * n), size, "start"))
-    for n, (tile, label, gate) in enumerate(zip(tiles, labels, gates, strict=False)):
-        left = _GAP + columns[n % len(columns)] * (width + _GAP)
-        top = _GAP + head + n // len(columns) * pitch
-        parts.append(_svg_tile(tile, left, top, width, height))
-        parts.append(_svg_text(label, left + width / 2, top + height + 1.2 * size, size, "middle"))
-        if gate is not None:
-            parts.append(_svg_gate(float(gate), left, top + height + 2 * size, width, size))
-    box = f'viewBox="0 0 {total[0]:.1f} {total[1]:.1f}" font-family="sans-serif"'
-    box += f' xml:lang="{escape(style.language)}"' if style.language else ""
-    box += ' direction="rtl"' if style.right_to_left else ""
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>\n{chr(10).join(parts)}\n</svg>\n'
-
-
-def _svg_tile(tile: np.ndarray, left: float, top: float, width: float, height: float) -> str:
-    file = io.BytesIO()
-    Image.fromarray(tile).save(file, "PNG")
-    content = base64.b64encode(file.getvalue()).decode("ascii")
-    place = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f'<image {place} href="data:image/png;base64,{content}"/>'
-
-
-def _svg_text(text: str, x: float, y: float, size: int, anchor: str) -> str:
-    style = f'font-size="{size}" text-anchor="{anchor}" fill="rgb{INK}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text, quote=False)}</text>'
-
-
-def _svg_gate(beta: float, left: float, middle: float, width: float, size: int) -> str:
-    bar = width - 2.5 * size
-    bars = [(bar, FAINT), (bar * min(max(beta, 0.0), 1.0), GLOW)]
-    drawn = [
-        f'<rect x="{left:.1f}" y="{middle - 1:.1f}" width="{length:.1f}" height="3" '
-        f'fill="rgb{colour}"/>'
-        for length, colour in bars
-    ]
-    number = _svg_text(f"{beta:.2f}", left + width, middle + size / 3, round(0.75 * size), "end")
-    return "".join([*drawn, number.replace("<text ", '<text direction="ltr" ', 1)])
-
-
 def _tile_grid(count: int, style: Lettering) -> tuple[int, list[int]]:
     """Returns the rows of so many tiles, of about one length, and a row's columns in order."""
     rows = -(-count // _COLUMNS)
@@ -294,7 +224,7 @@ def _same_name(path: Path) -> str:
 def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options: Any) -> bool:
     """Draws the attention of a caption into a file, in the form that its suffix says.
 
-    `.png` and `.jpg` have `attention_figure`, `.webp` has `attention_frames`, `.svg` has text.
+    `.png` and `.jpg` have `attention_figure`, `.webp` has `attention_frames`.
 
     Args:
         path: The file.
@@ -310,7 +240,7 @@ def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options
     try:
         save_figure(path, **options)
     except MissingFontError as error:
-        print(f"{path}: not drawn. {error} Or draw with `--figure svg`.", file=sys.stderr)
+        print(f"{path}: not drawn. {error}", file=sys.stderr)
         return False
     return True
 
@@ -319,7 +249,7 @@ def save_figure(path: Path, **options: Any) -> None:
     """Writes a figure that `figure_paths` lets later ones replace.
 
     Args:
-        path: `*.png`, `*.jpg`, `*.webp` (an animation) or `*.svg`.
+        path: `*.png`, `*.jpg` or `*.webp` (an animation).
         **options: Arguments of `attention_figure`.
 
     Raises:
@@ -330,9 +260,6 @@ def save_figure(path: Path, **options: Any) -> None:
     if suffix not in FIGURE_SUFFIXES:
         expected = f"a file named {', '.join('*' + one for one in FIGURE_SUFFIXES)}"
         raise invalid_value("path", expected, str(path))
-    if suffix == ".svg":
-        write_atomically(path, attention_svg(**options))
-        return
     drawn = attention_frames(**options) if suffix == ".webp" else [attention_figure(**options)]
     first, *others = map(Image.fromarray, drawn)
     mark = PngInfo()

@@ -148,15 +148,13 @@ def _reads_right(text: str) -> bool:
 
 
 def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
-    """Returns the width of a text of `size` pixels, pixels; an estimate where no font has it."""
+    """Returns the width of a text of `size` pixels, pixels; see `require_fonts`."""
     width = 0.0
     for face, piece in font_runs(text, style):
-        if face:
-            font, direction = _font(face, size, style)
-            width += font.getlength(piece, direction=direction)
-        else:
-            wide = [unicodedata.east_asian_width(part[0]) in "WF" for part in clusters(piece)]
-            width += size * sum(1.0 if one else 0.6 for one in wide)
+        if face is None:
+            require_fonts(text, style)
+        font, direction = _font(face, size, style)
+        width += font.getlength(piece, direction=direction)
     return width
 
 

@@ -1,7 +1,6 @@
 """The attention figure: its size, where the light falls, and words of every kind."""
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,14 +11,12 @@ from sat_tf.trained.figures import drawing
 from sat_tf.trained.figures.attention import (
     attention_figure,
     attention_frames,
-    attention_svg,
     figure_paths,
     save_attention_figure,
     save_figure,
 )
 from sat_tf.trained.figures.drawing import GLOW
 
-SVG = "{http://www.w3.org/2000/svg}"
 GREY = np.full((64, 64, 3), 120, np.uint8)
 
 
@@ -117,26 +114,17 @@ def test_right_to_left_captions_begin_at_the_right(monkeypatch):
         ink = (sheet[:24] < 60).all(-1).any(0).nonzero()[0]  # the title
         assert ink.min() > sheet.shape[1] / 2
         assert (sheet[40:90, -90:-10] == 120).all() and (sheet[40:90, 10:90] != 120).any()
-    root = svg(words, alpha, title="\u05d0 \u05d1 x", language="he")
-    assert root.get("direction") == "rtl"
-    assert root.get("{http://www.w3.org/XML/1998/namespace}lang") == "he"
-    width = float(root.get("viewBox").split()[2])
-    title, *texts = root.iter(f"{SVG}text")
-    assert float(title.get("x")) == width - 10
-    places = {text.text: float(text.get("x")) for text in texts}
-    assert places["\u05d0"] > places["\u05d1"]
 
 
 def test_a_caption_that_cannot_be_drawn_is_a_line_and_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(drawing, "has_glyph", lambda face, char: ord(char) < 128)
     word = "\u72ac\u72ac"
     caption = Caption(word, (word,), 0.0, 0.0, np.zeros(1), np.ones((1, 2, 2)), None)
-    for suffix, done in (("png", False), ("svg", True)):
-        path = tmp_path / f"dog.{suffix}"
-        assert save_attention_figure(path, GREY, caption) is path.exists() is done
+    path = tmp_path / "dog.png"
+    assert save_attention_figure(path, GREY, caption) is path.exists() is False
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "dog.png: not drawn. No font" in said
-    assert "\u72ac" in said and "fonts-noto-cjk" in said and "`--figure svg`" in said
+    assert "\u72ac" in said and "fonts-noto-cjk" in said
 
 
 def test_a_tile_too_narrow_for_the_number_has_the_bar_alone():
@@ -188,7 +176,7 @@ def test_figures_of_images_of_the_same_name_are_numbered(tmp_path):
         tmp_path / "cat-2.png",
     ]
     folder = tmp_path / "new" / "figures"
-    assert figure_paths(folder, [Path("dog.jpg")], "svg") == [folder / "dog.svg"]
+    assert figure_paths(folder, [Path("dog.jpg")], "webp") == [folder / "dog.webp"]
     assert folder.is_dir()
     assert figure_paths(None, [Path("dog.jpg"), Path("cat.jpg")]) == [None, None]
 
@@ -203,7 +191,7 @@ def test_no_figure_overwrites_an_image(tmp_path, monkeypatch):
     assert figure_paths(Path("out"), [Path("dog.png")]) == [Path("out/dog-2.png")]
 
 
-@pytest.mark.parametrize("kind", ["png", "jpg", "webp", "svg"])
+@pytest.mark.parametrize("kind", ["png", "jpg", "webp"])
 def test_a_figure_replaces_an_earlier_figure_and_no_other_file(tmp_path, kind):
     path, image = tmp_path / f"dog.{kind}", np.full([32, 48, 3], 200, np.uint8)
     arguments = tmp_path, [Path("photographs") / "dog.jpg"], kind
@@ -230,24 +218,3 @@ def test_an_animation_lights_and_marks_word_by_word(words, language):
         assert np.ptp(frame[lit, lit]) > 100 and np.ptp(frame[grey, grey]) < 30
     order = [mark[:, 1].mean() for mark in marks[1:]]
     assert (order[0] < order[1]) == (language == "en")
-
-
-def svg(words: list[str], alpha: np.ndarray, **options) -> ElementTree.Element:
-    return ElementTree.fromstring(attention_svg(GREY, words, alpha, **options))
-
-
-def test_words_of_an_svg_stay_text_and_its_tiles_stand_as_those_of_the_png():
-    words = ["<b> & c", "über", *(f"w{n}" for n in range(5))]
-    title = "a man in a red shirt is standing in front of a white building " * 3
-    root = svg(words, np.ones((7, 2, 2)), beta=np.linspace(0.1, 1.0, 7), title=title)
-    texts = list(root.iter(f"{SVG}text"))
-    assert [text.text for text in texts if text.text in words] == words
-    assert {"0.10", "1.00"} <= {text.text for text in texts}
-    lines = [text.text for text in texts if text.get("text-anchor") == "start"]
-    assert len(lines) > 1 and " ".join(lines).split() == title.split()
-    tiles = list(root.iter(f"{SVG}image"))  # with the image eight: two rows of four
-    assert len(tiles) == 8 and len({tile.get("x") for tile in tiles}) == 4
-    width, height = (float(side) for side in root.get("viewBox").split()[2:])
-    for tile in tiles:
-        assert float(tile.get("x")) + float(tile.get("width")) <= width
-        assert float(tile.get("y")) + float(tile.get("height")) <= height
