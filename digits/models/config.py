@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from digits import SYSTEM_KEY
-from sat_tf.config import Inference
-from sat_tf.errors import invalid_value, other_version
+from sat_tf.errors import other_version
 from sat_tf.fields import (
     Fraction,
     NonNegative,
@@ -42,9 +41,7 @@ class PortionsConfig:
     """soft or hard attention; mean, max or sum of the annotations; gap: global average pooling of
     the feature map of the whole strip."""
     queries: Literal["one", "all"] = "one"
-    """one: is `digit` there, and where? all: the same for each of the ten labels at once."""
-    digit: Annotated[int, Range(0, 9)] = 9
-    """Label that the query asks for, with `--model.queries one`."""
+    """one: is a 9 there, and where? all: the same for each of the ten labels at once."""
     filters: Size = 16
     """Width of the first convolution; the second has twice as many."""
     dropout: Fraction = 0.0
@@ -61,8 +58,6 @@ class PortionsConfig:
     """M, samples per query of hard attention; each one's baseline is the mean of the others."""
     entropy_weight: NonNegative = 0.0
     """lambda_e, weight of hard attention's entropy term."""
-    inference: Inference = "argmax"
-    """Choice of a portion by hard attention at inference."""
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
@@ -123,16 +118,6 @@ class GlimpseConfig:
     """Standard deviation of the policy; 1 is half the image."""
     location_hidden_dim: Size = 128
     """Width of the hidden layer of the location network."""
-    samples: Size = 1
-    """M, sequences of glimpses per image in training."""
-    baseline: Literal["learned", "leave_one_out", "none"] = "learned"
-    """Value subtracted from the reward; leave_one_out is the mean of the image's other samples."""
-    reward: Literal["correct", "log_lik"] = "correct"
-    """Reward: 1 for the right answer, or its log p, which gives the gradient of the bound."""
-    reward_weight: NonNegative = 1.0
-    """Weight of the score-function term."""
-    value_weight: NonNegative = 1.0
-    """Weight of the learned baseline's error."""
     aim_weight: NonNegative = 0.0
     """Weight of the policy's squared mean before its tanh, which keeps glimpses that make no
     difference from drifting to the border. The papers have no such term."""
@@ -142,9 +127,6 @@ class GlimpseConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
-        if self.baseline == "leave_one_out" and self.samples < 2:
-            needed = "`--model.samples` of at least 2 for leave_one_out"
-            raise invalid_value("--model.baseline", needed, self.samples, kind="key")
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,6 @@ _SCAN_RADIUS = 6.0  # pixels from a digit's centre: half of its stroke, drawn in
 def given_locations(
     config: GlimpseConfig,
     batch: Mapping[str, tf.Tensor],
-    samples: int,
     seed: tf.Tensor,
     random_share: tf.Tensor | float = 0.0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -98,20 +97,18 @@ def given_locations(
     Args:
         config: Of the model.
         batch: `images` `[B, S, S, 1]`; for oracle locations `centres` `[B, D, 2]`, normalised.
-        samples: M.
         seed: int32 `[2]`.
         random_share: Share of the rows whose glimpses are in random places, except a first one at
             the centre.
 
     Returns:
-        Normalised locations `[T, B M, 2]`, and bool `[T, B M]`, true where they are used.
+        Normalised locations `[T, B, 2]`, and bool `[T, B]`, true where they are used.
     """
-    steps, rows = config.glimpses, tf.shape(batch["images"])[0] * samples
+    steps, rows = config.glimpses, tf.shape(batch["images"])[0]
     places, shares = tf.unstack(step_seeds(seed, 2))
     given = 2.0 * uniform([steps, rows, 2], places) - 1.0
     if config.locations == "oracle":
-        scan = scan_locations(batch["centres"], steps, batch["images"].shape[1])
-        given = tf.repeat(scan, samples, axis=1)
+        given = scan_locations(batch["centres"], steps, batch["images"].shape[1])
     if config.locations != "learned":
         return given, tf.ones([steps, rows], tf.bool)
     warm_up = uniform([rows], shares) < random_share

@@ -35,7 +35,6 @@ from sat_tf.objectives.estimators import (
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import dropout, replica_seed, step_seeds
 
-LABELS = 10
 _DROPOUT = 1  # salt of its masks
 
 
@@ -85,7 +84,7 @@ class Portions(DigitModel):
     def __init__(self, config: PortionsConfig, portions: int = 5, **kwargs) -> None:
         super().__init__(config, **kwargs)
         self.portions = portions
-        self.labels = [config.digit] if config.queries == "one" else list(range(LABELS))
+        self.labels = [9] if config.queries == "one" else list(range(10))
         pooled = config.attention == "gap"
         layers = [
             convolution(config.filters, 3),
@@ -162,11 +161,10 @@ class Portions(DigitModel):
     def _answer(self, context: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
         return self.answer_layers(tf.concat([context, query], axis=-1))[:, 0]
 
-    def infer(self, batch: Batch, seed: tf.Tensor) -> Answers:
-        """Answers as configured for inference."""
+    def infer(self, batch: Batch) -> Answers:
+        """Answers without chance: hard attention takes the portion with the largest alpha."""
         hard = self.config.attention == "hard"
-        selection = self.config.inference if hard else "expectation"
-        return self(batch["images"], selection=selection, seed=seed)
+        return self(batch["images"], selection="argmax" if hard else "expectation")
 
     def scores(self, batch: Batch, seed: tf.Tensor) -> dict[str, Score]:
         """Scores a batch: `error` and `presence_accuracy`, and the arg max of attention.
@@ -174,7 +172,7 @@ class Portions(DigitModel):
         `location_accuracy`: on the right portion, over labels that occur once in their strip;
         `null_accuracy`: on the null slot, over labels that do not occur.
         """
-        answers, labels = self.infer(batch, seed), batch["labels"]
+        answers, labels = self.infer(batch), batch["labels"]
         present = self.presence(labels)
         said = tf.cast(tf.reshape(answers.logits, tf.shape(present)) > 0.0, tf.float32)
         right = 100.0 * tf.cast(said == present, tf.float32)
@@ -194,7 +192,7 @@ class Portions(DigitModel):
         """Draws the matrix of alpha, queries by slots, under each strip."""
         if not self.config.attends:
             return []
-        answers = self.infer(batch, seed)
+        answers = self.infer(batch)
         alpha = tf.nn.softmax(by_image(answers.alignment_scores, batch["images"])).numpy()
         present = self.presence(batch["labels"]).numpy()
         said = tf.reshape(tf.sigmoid(answers.logits), present.shape).numpy()

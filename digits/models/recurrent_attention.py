@@ -1,7 +1,6 @@
 """RAM and DRAM: classifiers that see an image through glimpses, each aimed from the state before.
 
-Shapes: B images, M samples per image, T glimpses, K classes, N width of a state. With samples
-there are B M rows, those of an image side by side.
+Shapes: B images, T glimpses, K classes, N width of a state.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
-    by_sample,
     learning_signal,
     stochastic_loss,
     weighted_mean,
@@ -90,8 +88,7 @@ class RecurrentAttention(DigitModel):
         self.locator = LocationNetwork(
             aiming_dim, config.location_hidden_dim, config.std, name="locator"
         )
-        if config.baseline == "learned":
-            self.baseline = LearnedBaseline(aiming_dim, name="baseline")
+        self.baseline = LearnedBaseline(aiming_dim, name="baseline")
         self.objective = GlimpseObjective(config)
 
     @property
@@ -128,26 +125,21 @@ class RecurrentAttention(DigitModel):
         self,
         batch: Batch,
         seed: tf.Tensor,
-        samples: int = 1,
         sample: bool = True,
         random_share: tf.Tensor | float = 0.0,
     ) -> Glimpses:
-        """Takes the glimpses of a batch of images, M rows per image.
+        """Takes the glimpses of a batch of images.
 
         Args:
             batch: See the class.
             seed: int32 `[2]`, stateless.
-            samples: M.
             sample: Draw locations; False takes the means of the policy.
             random_share: Share of the images whose glimpses are in random places.
         """
         images, steps = batch["images"], self.config.glimpses
         locations = fold_in(seed, 0)
-        given, is_given = given_locations(self.config, batch, samples, locations, random_share)
-        pyramid, state = tf.nest.map_structure(
-            lambda part: tf.repeat(part, samples, axis=0) if samples > 1 else part,
-            (self.sensor.pyramid(images), self.begin(images)),
-        )
+        given, is_given = given_locations(self.config, batch, locations, random_share)
+        pyramid, state = self.sensor.pyramid(images), self.begin(images)
 
         def step(inputs_t, state):
             given_t, is_given_t, seed_t = inputs_t
@@ -181,7 +173,7 @@ class RecurrentAttention(DigitModel):
             Locations `[B, T, 2]`, patches `[B, T, size, size, scales]`, and logits `[B, T, K]` of
             the state after each glimpse.
         """
-        given, is_given = given_locations(self.config, batch, 1, seed)
+        given, is_given = given_locations(self.config, batch, seed)
         pyramid, state = self.sensor.pyramid(batch["images"]), self.begin(batch["images"])
         looks = []
         for t in range(self.config.glimpses):
@@ -348,19 +340,13 @@ class DRAM(RecurrentAttention):
         return self.classifier(state.lower[0])
 
 
-def at_the_end(values: tf.Tensor, steps: int, samples: int) -> tf.Tensor:
-    """Places values at a rollout's last step, zeros before: `[B M] -> [M, B, steps]`."""
-    padded = tf.pad(values[:, tf.newaxis], [[0, 0], [steps - 1, 0]])
-    return by_sample(padded, samples)
-
-
 class GlimpseObjective:
     """Bound on log p of the label, with REINFORCE for the locations of the glimpses.
 
-    `-bound + reward_weight * score_function_loss + value_weight * (value - reward)^2
-    + aim_weight * sum_t a_t^2`, a_t the policy's mean before its tanh. If a glimpse makes no
-    difference, the noise of its reward drives its mean towards the border, where tanh passes no
-    gradient; the last term keeps it near the middle.
+    `-bound + score_function_loss + (value - reward)^2 + aim_weight * sum_t a_t^2`. The reward is 1
+    for the right answer, the value a learned baseline of each state that aims, a_t the policy's
+    mean before its tanh. If a glimpse makes no difference, the noise of its reward drives its mean
+    towards the border, where tanh passes no gradient; the last term keeps it near the middle.
 
     References:
         Mnih et al. (2014), arXiv:1406.6247; Ba et al. (2014), arXiv:1412.7755.
@@ -370,40 +356,34 @@ class GlimpseObjective:
 
     def __init__(self, config: GlimpseConfig) -> None:
         self.config = config
-        self.estimator = Estimator(
-            config.reward_weight, value_weight=config.value_weight, baseline=config.baseline
-        )
-
-    def random_share(self, step: tf.Tensor) -> tf.Tensor | float:
-        """Share of images looked at in random places: falls linearly from 1 to 0 in the warm-up."""
-        if not self.config.random_steps:
-            return 0.0
-        done = tf.cast(step, tf.float32) / self.config.random_steps
-        return tf.maximum(1.0 - done, 0.0)
+        self.estimator = Estimator(baseline="learned")
 
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
         del global_size
         config = self.config
-        step = model.optimizer.iterations if config.random_steps else 0
-        glimpses = model(
-            batch,
-            replica_seed(seed),
-            samples=config.samples,
-            random_share=self.random_share(step),
-        )
-        labels = tf.repeat(batch["labels"], config.samples)
+        share = 0.0  # of images looked at in random places: falls from 1 to 0 in the warm-up
+        if config.random_steps:
+            done = tf.cast(model.optimizer.iterations, tf.float32) / config.random_steps
+            share = tf.maximum(1.0 - done, 0.0)
+        glimpses = model(batch, replica_seed(seed), random_share=share)
+        labels = batch["labels"]
         log_lik = -tf.nn.sparse_softmax_cross_entropy_with_logits(labels, glimpses.logits)
         correct = tf.cast(predicted_class(glimpses.logits) == labels, tf.float32)
-        reward = correct if config.reward == "correct" else log_lik
-        value = None if model.baseline is None else model.baseline(glimpses.aiming)
+
+        def at_the_end(values: tf.Tensor) -> tf.Tensor:
+            """Places values at the last step, zeros before: `[B] -> [1, B, T]`."""
+            return tf.pad(
+                values[tf.newaxis, :, tf.newaxis], [[0, 0], [0, 0], [config.glimpses - 1, 0]]
+            )
+
         rollout = Rollout(
-            log_prob=by_sample(glimpses.log_prob, config.samples),
+            log_prob=glimpses.log_prob[tf.newaxis],
             entropy=None,
-            log_lik=at_the_end(log_lik, config.glimpses, config.samples),
-            reward=at_the_end(reward, config.glimpses, config.samples),
-            mask=by_sample(glimpses.drawn, config.samples),
-            value=None if value is None else by_sample(value, config.samples),
+            log_lik=at_the_end(log_lik),
+            reward=at_the_end(correct),
+            mask=glimpses.drawn[tf.newaxis],
+            value=model.baseline(glimpses.aiming)[tf.newaxis],
         )
         signal = learning_signal(rollout, self.estimator)
         squares = glimpses.drawn * tf.reduce_sum(glimpses.activation**2, axis=-1)
@@ -413,7 +393,7 @@ class GlimpseObjective:
         means = {
             "nll": -tf.reduce_mean(log_lik),
             "accuracy": 100.0 * tf.reduce_mean(correct),
-            "reward": tf.reduce_mean(reward),
+            "reward": tf.reduce_mean(correct),
             "value": weighted_mean(signal.baseline, rollout.mask),
             "score_loss": -tf.reduce_mean(score),
             "aim_penalty": aim_penalty,

@@ -26,7 +26,7 @@ def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_p
     assert report_of(tmp_path)["examples"] == 30 and report_of(tmp_path)["split"] == "test"
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert names == ["00.png", "mine.png"]
-    assert evaluate.main([*flags, "--model.inference", "sample"]) == 0
-    assert report_of(tmp_path)["evaluated_with"] == "--model.inference sample"
+    assert evaluate.main([*flags, "--model.samples", "6"]) == 0
+    assert report_of(tmp_path)["evaluated_with"] == "--model.samples 6"
     assert evaluate.main([*flags, "--model.hidden_dim", "5"]) == 2
     assert "do not fit" in capsys.readouterr().err

@@ -34,7 +34,7 @@ def test_every_recipe_parses_to_itself(name):
         (["--recipe", "digits_firm"], "digits_firm"),
         (["--recipe", "digits_soft", "--model.samplse", "3"], "--model.samplse"),
         (["--recipe", "digits_soft", "--encoder.name", "vgg19"], "--encoder.name"),
-        (["--recipe", "digits_soft", "--model.digit", "11"], "`--model.digit`"),
+        (["--recipe", "digits_soft", "--model.samples", "1"], "`--model.samples`"),
         (["--recipe", "digits_soft", "--fit.epochs", "0"], "`--fit.epochs`"),
         (["--recipe", "ram_28", "--optimizer.weight_decay", "1"], "`--optimizer.weight_decay`"),
         (["--recipe", "ram_28", "--fit.precision", "bfloat16"], "--fit.precision"),

@@ -1,5 +1,7 @@
 """RAM and DRAM: where they look, what each term of the loss teaches, the loss by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +10,7 @@ from digits.models.config import DRAMConfig
 from digits.models.recurrent_attention import DRAM
 from tests.digits.models.small_models import (
     SEED,
+    SIZE,
     B,
     T,
     batch,
@@ -46,19 +49,9 @@ def test_mean_locations_do_not_depend_on_the_seed_and_samples_do():
     assert np.any(locations([0, 1], True) != locations([0, 1], False))
 
 
-def test_samples_share_an_image_and_differ_in_locations():
-    looks = make()(batch(), SEED, samples=2)
-    assert looks.logits.shape == (2 * B, 10)
-    # After the first glimpse, which all take in the middle, and after their own.
-    aiming = looks.aiming.numpy().reshape(B, 2, T, -1)
-    np.testing.assert_allclose(aiming[:, 0, 1], aiming[:, 1, 1], rtol=1e-5)
-    assert np.all(np.any(aiming[:, 0, 2] != aiming[:, 1, 2], axis=-1))
-    assert np.all(np.any(aiming[1:, 0, 1] != aiming[:-1, 0, 1], axis=-1))
-
-
 @pytest.mark.parametrize("locations", ["random", "oracle"])
 def test_locations_that_are_given_teach_the_policy_nothing(locations):
-    model = make(locations=locations, baseline="none")
+    model = make(locations=locations)
     looks = model(batch(), SEED)
     np.testing.assert_array_equal(looks.drawn, np.zeros([B, T]))
     _, _, gradients = losses(model)
@@ -67,40 +60,35 @@ def test_locations_that_are_given_teach_the_policy_nothing(locations):
     assert any(np.any(g) for name, g in gradients.items() if "glimpse" in name)
 
 
+def half_right(model, data):
+    """The batch with labels of which every other one is the model's answer."""
+    logits = model(data, SEED).logits.numpy()
+    labels = (logits.argmax(axis=-1) + [0, 1, 0, 1]) % logits.shape[-1]
+    return data | {"labels": tf.constant(labels, tf.int32)}
+
+
 def test_the_loss_is_the_estimators_by_hand():
-    model = make(samples=2, baseline="leave_one_out", reward_weight=0.3, aim_weight=0.7)
-    loss, logs, _ = losses(model)
-    data = batch()
-    looks = model(data, SEED, samples=2)
-    log_p = tf.nn.log_softmax(looks.logits).numpy().reshape(B, 2, 10)
-    labels = data["labels"].numpy()
-    log_lik = log_p[np.arange(B), :, labels]
-    correct = (log_p.argmax(-1) == labels[:, np.newaxis]).astype(np.float32)
-    advantage = correct - correct[:, ::-1]
-    log_prob = (looks.drawn * looks.log_prob).numpy().reshape(B, 2, T).sum(-1)
+    model = make(aim_weight=0.7)
+    values = model.baseline.output_layer.kernel
+    values.assign(tf.random.stateless_normal(values.shape, [1, 2]))
+    data = half_right(model, batch())
+    loss, logs = terms_of(model, data)
+    looks, labels = model(data, SEED), data["labels"].numpy()
+    log_lik = tf.nn.log_softmax(looks.logits).numpy()[np.arange(B), labels]
+    correct = np.array([1.0, 0.0, 1.0, 0.0])
+    drawn, value = looks.drawn.numpy(), model.baseline(looks.aiming).numpy()
+    advantage = correct[:, np.newaxis] - value
+    reinforced = (drawn * advantage * looks.log_prob.numpy()).sum(axis=1).mean()
+    error = (drawn * advantage**2).sum(axis=1).mean()
     # Of the means at which it aims; the first glimpse is in the middle, whatever it would be.
-    means = model.locator(tf.reshape(looks.aiming, [-1, 12])).mean.numpy().reshape(B * 2, T, 2)
+    means = model.locator(tf.reshape(looks.aiming, [-1, 12])).mean.numpy().reshape(B, T, 2)
     squares = (np.arctanh(means[:, 1:]) ** 2).sum((1, 2)).mean()
-    expected = -log_lik.mean() - 0.3 * (advantage * log_prob).mean() + 0.7 * squares
+    expected = -log_lik.mean() - reinforced + error + 0.7 * squares
     np.testing.assert_allclose(logs["aim_penalty"], squares, rtol=1e-5)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     np.testing.assert_allclose(logs["nll"], -log_lik.mean(), rtol=1e-5)
     np.testing.assert_allclose(logs["reward"], correct.mean())
     assert set(logs) == set(model.objective.log_names)
-
-
-def test_rewards_reach_the_policy_and_nothing_else():
-    told, untold = (
-        make(reward_weight=5.0, baseline="none", reward="log_lik", aim_weight=0.0),
-        make(reward_weight=0.0, baseline="none", aim_weight=0.0),
-    )
-    untold.set_weights(told.get_weights())
-    with_reward, without = losses(told)[2], losses(untold)[2]
-    for (name, gradient), other in zip(with_reward.items(), without.values(), strict=True):
-        if "locator" in name:
-            assert np.any(gradient) and not np.any(other)
-        elif "baseline" not in name:
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
 
 
 def make_dram(**settings):
@@ -130,24 +118,31 @@ def test_the_answer_sees_nothing_of_the_context():
     np.testing.assert_array_equal(before.logits, after.logits)
 
 
-def test_rewards_teach_what_aims_and_likelihood_teaches_what_answers():
-    model = make_dram(baseline="none", reward="log_lik")
-    own = {id(variable) for variable in model.separately_clipped}
-    layers = model.saved_layers()
-    aims = [v for name in ("locator", "upper", "context_network") for v in layers[name].weights]
-    assert own == {id(v) for v in aims}
+@pytest.mark.parametrize(
+    ("make", "image_size", "aims"),
+    [(make, SIZE, ()), (make_dram, 24, ("upper", "context_network"))],
+    ids=["RAM", "DRAM"],
+)
+def test_rewards_teach_what_aims_and_likelihood_teaches_what_answers(make, image_size, aims):
+    model = make()
+    data, layers = half_right(model, batch(image_size=image_size)), model.saved_layers()
+    own, values = (
+        {id(weight) for name in names for weight in layers[name].weights}
+        for names in (("locator", *aims), ("baseline",))
+    )
+    assert {id(variable) for variable in model.separately_clipped} == own | values
 
     def gradients(weight):
-        untold = make_dram(baseline="none", reward="log_lik", reward_weight=weight)
-        untold.set_weights(model.get_weights())
+        estimator = model.objective.estimator
+        model.objective.estimator = dataclasses.replace(estimator, reward_weight=weight)
         with tf.GradientTape() as tape:
-            loss, _ = terms_of(untold, dram_batch())
-        return tape.gradient(loss, untold.trainable_variables)
+            loss, _ = terms_of(model, data)
+        return tape.gradient(loss, model.trainable_variables)
 
     for variable, told, untold in zip(
         model.trainable_variables, gradients(1.0), gradients(0.0), strict=True
     ):
         if id(variable) in own:
             assert np.any(told) and not np.any(untold), variable.path
-        else:
+        elif id(variable) not in values:
             np.testing.assert_allclose(told, untold, rtol=1e-4, atol=1e-7)
