@@ -1,13 +1,7 @@
 """Published models: found by name, checked when loaded, downloaded from a Hub; those that ship."""
 
-import hashlib
-import http.server
 import json
-import os
 import shutil
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +14,6 @@ from tests.sat_tf.tiny_runs import PIXELS, contents
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
 SAMPLE = Path(__file__).parents[3] / "serving" / "web" / "samples" / "cat.jpg"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture(scope="module")
@@ -98,76 +91,23 @@ def test_weights_that_do_not_fit_are_an_error(copy):
         sat_tf.load(copy)
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
-    """As much of the Hub as a download asks of it."""
+def test_what_the_hub_gives_has_to_be_a_model(soft, monkeypatch, tmp_path):
+    hub, asked = pytest.importorskip("huggingface_hub"), []
 
-    folder: Path
+    def download(repo: str, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append(revision)
+        if repo == "me/other":
+            raise OSError("401 Client Error:\n  Repository Not Found")
+        assert {path.name for path in soft.iterdir()} <= {*allow_patterns}
+        return str(soft if repo == "me/soft" else tmp_path)
 
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, body: bool) -> None:
-        path = self.path.partition("?")[0]
-        files = {file.name: file for file in self.folder.iterdir()}
-        headers, content, status = {"X-Repo-Commit": COMMIT}, b"{}", 404
-        if path.startswith("/api/models/me/soft"):
-            siblings = [{"rfilename": name} for name in files]
-            info = {"_id": "0", "id": "me/soft", "sha": COMMIT, "siblings": siblings}
-            content, status = json.dumps(info).encode(), 200
-            if "/tree/" in path:
-                sizes = {name: file.stat().st_size for name, file in files.items()}
-                tree = [{"type": "file", "path": n, "size": s, "oid": n} for n, s in sizes.items()]
-                content = json.dumps(tree).encode()
-        elif path.startswith(f"/me/soft/resolve/{COMMIT}/") and path.split("/")[-1] in files:
-            content, status = files[path.split("/")[-1]].read_bytes(), 200
-            headers["ETag"] = f'"{hashlib.sha256(content).hexdigest()}"'
-        else:
-            headers["X-Error-Code"] = "RepoNotFound"
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": len(content)}.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def locate(name: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:
-    """Looks a name up in a process of its own, as the Hub's client reads its settings once."""
-    code = "import sys; from sat_tf.trained.published import locate; print(locate(sys.argv[1]))"
-    settings = {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", code, name],
-        env={**os.environ, **settings, "HF_HUB_DISABLE_TELEMETRY": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-def test_the_hub_is_asked_once_and_its_cache_serves_offline(soft, tmp_path):
-    pytest.importorskip("huggingface_hub")
-    handler = type("OneFolder", (Hub,), {"folder": soft})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    try:
-        online = locate("hf://me/soft", endpoint, tmp_path)
-        missing = locate("hf://me/other", endpoint, tmp_path)
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert online.returncode == 0, online.stderr
-    folder = Path(online.stdout.strip())
-    assert published.checked_files(folder).keys() == published.checked_files(soft).keys()
-    assert "hf://me/other cannot be downloaded" in missing.stderr
-    offline = locate("hf://me/soft", endpoint, tmp_path)
-    assert offline.stdout == online.stdout, offline.stderr
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert published.locate("hf://me/soft") == published.locate(Path("hf://me/soft@v1")) == soft
+    assert asked == [None, "v1"]
+    with pytest.raises(RunError, match="me/other cannot be downloaded: 401 Client Error: Repos"):
+        published.locate("hf://me/other")
+    with pytest.raises(RunError, match="hf://me/plain is not a model of sat_tf"):
+        published.locate("hf://me/plain")
 
 
 def test_three_captioners_ship_with_one_encoder():
