@@ -52,11 +52,6 @@ class _Entry:
     file: str = ""  # name of its caption file
 
 
-def load(split: str, data_dir: Path, *, limit: int | None = None, **options: str | None) -> Split:
-    """Loads one split of a folder; see `Folder`."""
-    return Folder(data_dir, **options).split(split, limit)
-
-
 class Folder:
     """A folder whose caption files were read.
 
@@ -161,7 +156,9 @@ class Folder:
             elif image is not None:
                 skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
             else:
-                skipped.append((name, _missing(name, self._images, self._image_dir)))
+                near = self._images.near_match(name)
+                lost = f"{NO_FILE} in {self._image_dir or 'the data folder'}"
+                skipped.append((name, f"{lost}; {near}" if near else lost))
         for name, near in islice(self._nearly.items(), 1):
             found = f"{len(self._nearly)} images were found by the only file of nearly their name"
             notes = [*notes, f"{found}, such as {name} by {near}."]
@@ -205,12 +202,6 @@ def _read_all(
             told = advice.reading_without(path, others, data_dir, images.root, named)
             raise DataError(f"{error}{told}") from error
     return files
-
-
-def _missing(name: str, images: ImageFolder, image_dir: str | None) -> str:
-    """Returns why an image is skipped that has no file, with what may be meant."""
-    near = images.near_match(name)
-    return f"{NO_FILE} in {image_dir or 'the data folder'}{f'; {near}' if near else ''}"
 
 
 def _take_lists(

@@ -41,7 +41,6 @@ class ImageFolder:
             raise DataError(f"`--data.image_dir`: there is no folder {root}.")
         self.root = root
         self._listings: dict[Path, dict[str, str]] = {}
-        self._nearly: dict[Path, dict[str, str]] = {}
 
     def find(self, name: str) -> Path | None:
         """The file of this name (NFC, forward slashes), if any."""
@@ -114,10 +113,11 @@ class ImageFolder:
         another folder.
         """
         path = PurePosixPath(name)
-        near = self._near(self.root / path.parent)
-        for written in (path.name.lower(), path.stem.lower()):
-            if written in near:
-                return f"there is {path.with_name(near[written])}"
+        alike = self._by["small stem"]
+        for stem in (path.stem.lower(), path.name.lower()):  # with a suffix, or without one
+            for near in alike.get(stem, ()):
+                if PurePosixPath(near).parent == path.parent:
+                    return f"there is {near}"
         same = self._by["name"].get(path.name, ())
         for views in (f"{path.name}_", f"{path.name}-"):
             at = bisect.bisect(self._lasts, views)
@@ -184,14 +184,6 @@ class ImageFolder:
             if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", stem):
                 found["number"][int(number[1])].append(name)
         return found
-
-    def _near(self, folder: Path) -> dict[str, str]:
-        """The images of a folder by their names and stems in small letters."""
-        if folder not in self._nearly:
-            images = list(filter(is_image, self._listing(folder)))
-            stems = {PurePosixPath(name).stem.lower(): name for name in images}
-            self._nearly[folder] = stems | {name.lower(): name for name in images}
-        return self._nearly[folder]
 
     def _listing(self, folder: Path) -> dict[str, str]:
         # One listing per folder, instead of one look-up per image and form.

@@ -5,10 +5,10 @@ import json
 import tarfile
 from pathlib import Path
 
-from training.data.examples import DataError
+from training.data.examples import DataError, Split
 from training.data.sources.caption_files import read_caption_file
 from training.data.sources.caption_files.records import Record
-from training.data.sources.folder import load
+from training.data.sources.folder import Folder
 
 A, B = "a red ball lies here", "two dogs run home"
 BOTH = {"a.jpg": (A,), "b.jpg": (B,)}
@@ -33,6 +33,10 @@ def write(folder: Path, files: dict) -> Path:
             content = json.dumps(content)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
+
+
+def load(split: str, folder: Path, limit: int | None = None, **options) -> Split:
+    return Folder(folder, **options).split(split, limit)
 
 
 def everything(folder: Path, **options) -> tuple[dict, dict, list[str]]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.data.sources.caption_forms import load
 from training.config import DataConfig
 from training.data.config import parse_places
 from training.data.examples import DataError
 from training.data.sources import load_split
-from training.data.sources.folder import load
 from training.data.sources.name_splits import (
     EXACT_BELOW,
     TENTHS,

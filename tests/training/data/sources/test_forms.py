@@ -16,13 +16,13 @@ from tests.training.data.sources.caption_forms import (
     B,
     box_of,
     everything,
+    load,
     records_of,
     table,
     tar_of,
     write,
 )
 from training.data.examples import DataError
-from training.data.sources.folder import load
 
 PIPES = "image_name| comment_number| comment"
 LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)

@@ -7,11 +7,11 @@ from tests.training.data.sources.caption_forms import (
     B,
     chat,
     everything,
+    load,
     table,
     write,
 )
 from training.data.examples import DataError
-from training.data.sources.folder import load
 
 
 def told(text: str) -> dict:

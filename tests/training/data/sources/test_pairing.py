@@ -11,12 +11,12 @@ from tests.training.data.sources.caption_forms import (
     A,
     B,
     everything,
+    load,
     table,
     tar_of,
     write,
 )
 from training.data.examples import DataError
-from training.data.sources.folder import load
 
 WORDS = {"a.jpg": A.split(), "b.jpg": ["<sos>", *B.split(), "<eos>", "<pad>", "<pad>"]}
 KARPATHY = [{"filename": n, "sentences": [{"tokens": w}]} for n, w in WORDS.items()]

@@ -10,12 +10,12 @@ from tests.training.data.sources.caption_forms import (
     B,
     box_of,
     chat,
+    load,
     table,
     tar_of,
     write,
 )
 from training.data.examples import DataError
-from training.data.sources.folder import load
 
 REFUSED = {
     "columns that are no names": (
