@@ -200,10 +200,10 @@ def evaluate(
         in_words = captioner.vocabulary.unit == "words"
         judged = scene_word_confidence(captions, split) if in_words else None
         scores |= likelihood | word_scores(texts, split)
-        calibration = calibrate(words, judged)
-        scores |= calibration.scores
-        intervals |= calibration.intervals
-        report["calibration"] = calibration.details()
+        calibration, own_intervals, bins = calibrate(words, judged)
+        scores |= calibration
+        intervals |= own_intervals
+        report["calibration"] = {name: np.round(each, 2) for name, each in bins._asdict().items()}
         if boxes is not None and boxes.path is None:
             grounding = ground_drawn(reading, boxes.phrases, captions)
             scores |= grounding.scores
@@ -222,7 +222,7 @@ def evaluate(
             bounds = {"images": len(measured), "samples": SAMPLES}
             report["bounds"] = bounds | measured.measure()
     cider = dict(zip(scored.image_ids, scored.per_image["cider"].tolist(), strict=True))
-    return Evaluation(report, captions, cider, calibration, grounding)
+    return Evaluation(report, captions, cider, grounding)
 
 
 def _with_confidence(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,10 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.viewer import common_facts, image_entry, report_page
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
-from training.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
     from training.evaluate.grounding import BoxGrounding
     from training.evaluate.reading import Reading
-    from training.metrics.calibration import Calibration
 
 PAGE_FILE = "index.html"
 DIAGRAM_TEXT = (
@@ -37,14 +35,12 @@ class Evaluation:
         report: Scores, intervals and notes, see `write_report`.
         captions: Image id -> caption.
         cider: Image id -> CIDEr of its caption.
-        calibration: Calibration of the words' probabilities.
         grounding: Grounding of maps in boxes, those of `--boxes` if there are any.
     """
 
     report: dict[str, Any]
     captions: dict[str, Caption]
     cider: dict[str, float]
-    calibration: Calibration
     grounding: BoxGrounding
 
 
@@ -71,7 +67,7 @@ def write_report_page(
     ]
     common = common_facts(captioner, report["recipe"])
     unit = captioner.vocabulary.unit
-    charts = [reliability_chart(found.calibration.bins, unit)]
+    charts = [reliability_chart(report["calibration"], unit)]
     charts += risk_chart(report)
     charts += learning_curve(RunFolder(captioner.path).logs)
     images = page_images(reading, found, count)
@@ -106,23 +102,24 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
         yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
 
 
-def reliability_chart(bins: Reliability, unit: str = "words") -> dict[str, Any]:
+def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> dict[str, Any]:
     """Returns the chart of accuracy against confidence; see `sat_tf.trained.viewer.report_page`.
 
     Args:
-        bins: Tokens, confidence and accuracy by bin.
+        bins: `words`, `confidence` and `accuracy` by bin, see `Reliability`.
         unit: Name of the tokens.
     """
-    side = 100 / len(bins.words)
-    share = np.sqrt(bins.words / max(bins.words.max(), 1))
+    words, confidence, accuracy = (bins[name] for name in ("words", "confidence", "accuracy"))
+    side = 100 / len(words)
+    share = np.sqrt(words / max(words.max(), 1))
     bars = []
-    for index in np.flatnonzero(bins.words):
+    for index in np.flatnonzero(words):
         centre, half = side * (index + 0.5), side * max(share[index], 0.08) / 2
         text = (
-            f"{bins.words[index]:,} {unit}, confidence {bins.confidence[index]:.0f} %, "
-            f"right {bins.accuracy[index]:.0f} %"
+            f"{words[index]:,} {unit}, confidence {confidence[index]:.0f} %, "
+            f"right {accuracy[index]:.0f} %"
         )
-        bars.append([centre - half, centre + half, float(bins.accuracy[index]), text])
+        bars.append([centre - half, centre + half, float(accuracy[index]), text])
     axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
     return axes | {"bars": bars, "text": DIAGRAM_TEXT.format(unit)}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,32 +41,19 @@ class Reliability(NamedTuple):
     accuracy: np.ndarray
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Calibration of the predicted next words, and what confidence tells about written ones.
-
-    Attributes:
-        scores: `calibration_error`, `next_word_accuracy` and `next_word_confidence`, percent, and
-            `words_auroc` if words could be judged.
-        intervals: Of `calibration_error` and `words_auroc`.
-        bins: The reliability diagram.
-    """
-
-    scores: dict[str, float]
-    intervals: dict[str, Interval]
-    bins: Reliability
-
-    def details(self) -> dict[str, Any]:
-        """Returns the bins for a report, from low confidence to high."""
-        return {name: np.round(part, 2) for name, part in self.bins._asdict().items()}
-
-
-def calibrate(words: WordConfidence, judged: WordConfidence | None = None) -> Calibration:
+def calibrate(
+    words: WordConfidence, judged: WordConfidence | None = None
+) -> tuple[dict[str, float], dict[str, Interval], Reliability]:
     """Measures the calibration of words.
 
     Args:
         words: Next words, teacher-forced.
         judged: Words of generated captions that the data can judge, if any.
+
+    Returns:
+        `calibration_error`, `next_word_accuracy` and `next_word_confidence`, percent, and
+        `words_auroc` if words could be judged; the intervals of the first and the last; and the
+        reliability diagram.
     """
     intervals = {"calibration_error": calibration_error(words)}
     told = confidence_auroc(judged) if judged is not None and len(judged.right) else None
@@ -76,7 +62,7 @@ def calibrate(words: WordConfidence, judged: WordConfidence | None = None) -> Ca
     scores = {name: found.difference for name, found in intervals.items()}
     scores["next_word_accuracy"] = 100.0 * float(words.right.mean())
     scores["next_word_confidence"] = 100.0 * float(words.confidence.mean())
-    return Calibration(scores, intervals, reliability(words))
+    return scores, intervals, reliability(words)
 
 
 def reliability(found: WordConfidence, bins: int = BINS) -> Reliability:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.tokens import tokenize
 from training.data.examples import Example, Split
 from training.data.sources.scenes import COLOURS, RELATIONS, SHAPES, SIZES, relation
@@ -126,7 +125,7 @@ def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> tuple[int | 
     return max(permutations(places, len(objects)), key=agreement)
 
 
-def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]:
+def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
     """Computes the accuracy of colour, shape and relation words of generated captions.
 
     Each phrase of a caption is matched to at most one object of the image so that most colours
@@ -134,7 +133,7 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
     counted.
 
     Returns:
-        Percentages, each absent if there was nothing to count:
+        Percentages, as `words_...`, each absent if there was nothing to count:
         `colour_seen`, `shape_seen`, `pair_seen`: objects whose phrase has the right colour,
         shape, both, among colour-shape pairs that occur in training;
         `colour_held_out`, `shape_held_out`, `pair_held_out`: the same for held-out pairs;
@@ -142,10 +141,9 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
         `relation`: generated relations that hold between the boxes of two objects whose colours
         and shapes are right;
         `objects`: captions with as many phrases as the image has objects.
-
-    Raises:
-        ValueError: A caption's image is not in the split.
     """
+    if not split.has_phrases:
+        return {}
     examples = {example.image_id: example for example in split.examples}
     marks: dict[str, list[bool]] = {}
 
@@ -153,8 +151,6 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
         marks.setdefault(key, []).append(bool(right))
 
     for image_id, caption in captions.items():
-        if image_id not in examples:
-            raise invalid_value("captions", f"images of the split {split.name!r}", repr(image_id))
         objects = _references(examples[image_id])
         phrases, relations = parse(caption)
         count("objects", len(phrases) == len(objects))
@@ -172,13 +168,13 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
         for first, name, second in relations:
             named = [objects[owner[phrase]].box for phrase in (first, second) if phrase in owner]
             count("relation", len(named) == 2 and relation(*named) == name)
-    return {key: 100.0 * sum(right) / len(right) for key, right in sorted(marks.items())}
+    return {f"words_{key}": 100.0 * sum(own) / len(own) for key, own in sorted(marks.items())}
 
 
 def judge_words(caption: str, example: Example) -> dict[int, bool]:
     """Judges the words for a size, a colour or a shape.
 
-    A phrase that no object is matched to, see `word_accuracy`, is wrong in every word.
+    A phrase that no object is matched to, see `word_scores`, is wrong in every word.
 
     Returns:
         Place among the caption's words -> whether the word is right.
@@ -193,13 +189,6 @@ def judge_words(caption: str, example: Example) -> dict[int, bool]:
         for place, name in enumerate(given, start=phrase.start):
             judged[place] = item is not None and getattr(item, name) == getattr(phrase, name)
     return judged
-
-
-def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
-    """Computes `word_accuracy` under the names of a report, `words_...`; empty without phrases."""
-    if not split.has_phrases:
-        return {}
-    return {f"words_{name}": value for name, value in word_accuracy(captions, split).items()}
 
 
 def scene_word_confidence(captions: Mapping[str, Caption], split: Split) -> WordConfidence:

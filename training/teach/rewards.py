@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Self
 
 import numpy as np
 
@@ -52,9 +51,10 @@ def reward_of(
     Raises:
         TablesError: METEOR has a weight and no tables.
     """
-    rewards: list[tuple[float, Reward]] = [(1.0, CiderReward.of(table))]
+    references = references_of(table)
+    rewards: list[tuple[float, Reward]] = [(1.0, CiderReward(references))]
     if config.bleu_weight:
-        rewards.append((config.bleu_weight, BleuReward.of(table)))
+        rewards.append((config.bleu_weight, BleuReward(references)))
     if config.meteor_weight:
         rewards.append((config.meteor_weight, MeteorReward(table, vocabulary, language)))
 
@@ -78,11 +78,6 @@ class CaptionReward:
     A subclass is made from the references of each image, int arrays `<start> ... <end>`. Its
     `score(words, image)` is the reward of one caption, ids up to and with `<end>`.
     """
-
-    @classmethod
-    def of(cls, table: CaptionTable) -> Self:
-        """Makes the reward from the captions of a table; images as in `table.image_index`."""
-        return cls(references_of(table))
 
     def __call__(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Computes the rewards of captions, float32 `[N]`.

@@ -136,7 +136,7 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
     assert found["generated_match_rate"] == pytest.approx(100 / 3)
     assert found["generated_attention_correctness"] == pytest.approx(100)
     # The page shows the box of "dog" in the central square of 4 : 3, and none for "a".
-    evaluation = Evaluation({}, {"dev1.jpg": own}, {"dev1.jpg": 0.0}, None, grounded)
+    evaluation = Evaluation({}, {"dev1.jpg": own}, {"dev1.jpg": 0.0}, grounded)
     ((entry,),) = [list(page_images(Reading(*opened), evaluation, 3))]
     article, dog = entry["hypotheses"][0]["words"]
     assert "boxes" not in article and dog["boxes"] == [[0.0, 0.0, 1.0, 0.5]]

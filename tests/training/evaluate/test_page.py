@@ -59,7 +59,7 @@ def test_an_undefined_cider_is_called_so(soft_run):
     captioner, (example,) = sat_tf.load(soft_run), scenes.load("dev", seed=0, count=1).examples
     captions = {example.image_id: captioner.caption(example.image)}
     cider = {example.image_id: float("nan")}
-    found = Evaluation({}, captions, cider, None, BoxGrounding({}))
+    found = Evaluation({}, captions, cider, BoxGrounding({}))
     reading = Reading(captioner, Split("dev", (example,)), None)
     (image,) = page_images(reading, found, 1)
     assert image["scores"]["CIDEr"] == "undefined"
@@ -67,7 +67,7 @@ def test_an_undefined_cider_is_called_so(soft_run):
 
 def test_charts_have_a_bar_for_each_bin_with_words_and_a_curve_of_the_epochs(soft_run, tmp_path):
     words = WordConfidence(np.array([0.05, 0.55, 0.56]), np.array([0, 1, 0]), np.arange(3))
-    drawn = reliability_chart(reliability(words, bins=10), "characters")
+    drawn = reliability_chart(reliability(words, bins=10)._asdict(), "characters")
     assert [bar[2:] for bar in drawn["bars"]] == [
         [0.0, "1 characters, confidence 5 %, right 0 %"],
         [50.0, "2 characters, confidence 56 %, right 50 %"],

@@ -15,7 +15,13 @@ from training.data.batches import pad_tokens
 from training.data.captions import CaptionTable, Rows
 from training.distributed import make_strategy
 from training.run_state.resume import CheckpointAndStop
-from training.teach.rewards import BleuReward, CiderReward, MeteorReward, reward_of
+from training.teach.rewards import (
+    BleuReward,
+    CiderReward,
+    MeteorReward,
+    references_of,
+    reward_of,
+)
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 IMAGES, CAPTIONS, WORDS = 8, 5, 12
@@ -117,7 +123,7 @@ def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), Rows.of(tokens))
     asked = np.arange(IMAGES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
-    cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
+    cider, bleu = (kind(references_of(table))(*asked) for kind in (CiderReward, BleuReward))
     meteor = MeteorReward(table, WORDS_OF_IDS)(*asked)
     assert meteor.dtype == np.float32 and len(np.unique(meteor)) > 3
 
@@ -165,7 +171,8 @@ def test_the_table_says_whose_captions_the_references_are(kind):
     # Images without a caption leave a gap, and count for no document frequency.
     places = np.array([2, 0, 2], np.int32)
     tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
-    reward = kind.of(CaptionTable(places, np.zeros(3, np.int32), Rows.of(tokens)))
+    table = CaptionTable(places, np.zeros(3, np.int32), Rows.of(tokens))
+    reward = kind(references_of(table))
     expected = kind([[tokens[1]], [tokens[0], tokens[2]]])
     rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
     np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))
@@ -189,7 +196,9 @@ def run(folder, start, tiny, *flags, strategy=None):
 
 
 @pytest.mark.slow
-def test_a_rewarded_run_draws_for_every_image_and_resumes(soft_run, tmp_path, tiny, monkeypatch):
+def test_a_rewarded_run_draws_for_every_image_and_resumes(
+    soft_run, tmp_path, tiny, monkeypatch, unvalidated
+):
     asked, widths = [], set()
     reward = CiderReward.__call__
 
@@ -216,7 +225,7 @@ def test_a_rewarded_run_draws_for_every_image_and_resumes(soft_run, tmp_path, ti
 
 
 @pytest.mark.slow
-def test_devices_share_the_images_of_a_batch_however_few(soft_run, tmp_path, tiny):
+def test_devices_share_the_images_of_a_batch_however_few(soft_run, tmp_path, tiny, unvalidated):
     # An image a batch: one of the two devices has none.
     flags, strategy = ("--fit.batch_size", "1"), make_strategy("mirrored")
     _, logs = run(tmp_path, soft_run, tiny, *flags, strategy=strategy)
