@@ -15,13 +15,7 @@ from training.data.batches import pad_tokens
 from training.data.captions import CaptionTable, Rows
 from training.distributed import make_strategy
 from training.run_state.resume import CheckpointAndStop
-from training.teach.rewards import (
-    BleuReward,
-    CiderReward,
-    MeteorReward,
-    references_of,
-    reward_of,
-)
+from training.teach.rewards import BleuReward, CiderReward, MeteorReward, references_of, reward_of
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 IMAGES, CAPTIONS, WORDS = 8, 5, 12
