@@ -32,7 +32,7 @@ from training.config import read_run_config
 from training.data.config import DataConfig, DataName, Splits
 from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split
-from training.data.sources import load_split
+from training.data.sources import Source
 from training.evaluate.reports import (
     CAPTIONS_FILE,
     MARKDOWN_FILE,
@@ -269,12 +269,12 @@ def evaluate_captions(arguments: Arguments) -> None:
     path, data = arguments.captions, arguments.data.config()
     content = path.read_bytes()
     given = parse_captions(content, path)
-    split = load_split(data, arguments.split, arguments.data_dir)
-    others = set()
+    source, others = Source(data, arguments.data_dir), set()
+    split = source.split(arguments.split)
     if data.name == "folder":
         for name in {*SPLITS} - {split.name}:
             with contextlib.suppress(DataError):
-                of_split = load_split(data, name, arguments.data_dir)
+                of_split = source.split(name)
                 others |= {*of_split.references(), *(image for image, _ in of_split.skipped)}
     captions = captions_of(split, given, path, others)
     if len(captions) < len(given):
