@@ -37,20 +37,6 @@ def help_text() -> str:
     return "\n".join([usage, "", *lines, "", last])
 
 
-def list_package(package: str) -> int:
-    """Prints the commands of a package that was called as if it were one: `python -m training`.
-
-    Returns:
-        The exit status: 0, or 2 if arguments were given.
-    """
-    homes = {home: summary for home, summary in COMMANDS.values() if home.startswith(package)}
-    lines = [f"  python -m {home:<22}{summary}" for home, summary in homes.items()]
-    text = "\n".join([f"usage: python -m {package}.COMMAND [OPTIONS]", "", *lines])
-    wrong = [word for word in sys.argv[1:] if word not in ("-h", "--help")]
-    exit_status(lambda: print(text, file=sys.stderr if wrong else sys.stdout))
-    return 2 if wrong else 0
-
-
 def print_completion(shell: str) -> None:
     """Prints the script that completes every command and its flags; see docs/api/commands.rst.
 

@@ -34,16 +34,6 @@ def test_without_a_command_the_list_is_printed(argv, status, capsys):
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
-@pytest.mark.parametrize("package", ["training", "serving"])
-def test_a_package_that_is_called_lists_its_commands(package):
-    command = [sys.executable, "-m", package]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    homes = [home for home, _ in COMMANDS.values() if home.startswith(package)]
-    assert homes and all(f"  python -m {home} " in done.stdout for home in homes)
-    wrong = subprocess.run([*command, "x"], capture_output=True, text=True, timeout=60)
-    assert wrong.returncode == 2 and wrong.stderr == done.stdout
-
-
 def test_an_unknown_command_is_an_error_with_the_list(capsys):
     assert main(["trian"]) == 2
     said = capsys.readouterr().err
