@@ -104,9 +104,6 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
         module: The command's module, as for `program`.
         **options: Further options of `tyro.cli`.
 
-    Returns:
-        The arguments.
-
     Raises:
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
@@ -128,12 +125,7 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
 
 
 def _hints(argv: Sequence[str], known: Collection[str]) -> Iterator[str]:
-    """Yields the flag that was probably meant by each word that is none.
-
-    Args:
-        argv: The command line.
-        known: Fields of the command's arguments.
-    """
+    """Yields the flag that was probably meant by each word that is none of those `known`."""
     for before, word in zip(["", *argv], argv, strict=False):
         flag = word.partition("=")[0].lstrip("-").replace("_", "-").lower()
         if word[:1] == "-" and "config" in known and (meant := _ELSEWHERE.get(flag)):

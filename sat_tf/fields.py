@@ -84,13 +84,8 @@ def check_argument(name: str, value: T, hint: Any, kind: str = "argument") -> T:
     """Returns `value` after a check against an annotation: type and range.
 
     A path counts as a string, and a scalar of NumPy as a number or truth value; None is within any
-    range, and the elements of a tuple or list are not looked at.
-
-    Args:
-        name: The argument or key.
-        value: Its value.
-        hint: The annotation.
-        kind: "argument" or "key", for the message.
+    range, and the elements of a tuple or list are not looked at. `name` and `kind`, "argument" or
+    "key", are for the message.
 
     Raises:
         ValueError: It has the wrong type or is out of its range.
@@ -178,10 +173,8 @@ def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
     """Builds a dataclass from nested dictionaries; whole numbers become floats where asked for.
 
-    Args:
-        cls: A dataclass type.
-        values: Its fields; missing ones take their defaults.
-        where: Dotted name of `cls` inside the whole configuration, for messages.
+    Missing fields take their defaults. `where` is the dotted name of `cls` inside the whole
+    configuration, for messages.
 
     Raises:
         ValueError: A key is unknown, or a value has the wrong type or is out of its range; the

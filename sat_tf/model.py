@@ -43,9 +43,6 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
     the one it is trained by unless `compile` is given another. Batches are dictionaries of
     tensors with one row per example; targets or weights beside them are a `ValueError`. `evaluate`
     needs `test_means`.
-
-    Args:
-        **kwargs: For Keras.
     """
 
     objective: Objective
@@ -171,19 +168,16 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         return {name: results[name] for name in self._test_names}
 
     def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:
-        """Scores a batch for `evaluate`, under names that training logs too.
+        """Scores a replica's examples for `evaluate`, under names that training logs too.
 
-        Args:
-            batch: The examples of this replica.
-            seed: int32 `[2]`, the same on all replicas.
+        The seed, int32 `[2]`, is the same on all replicas.
         """
         raise NotImplementedError(f"{type(self).__name__} does not support `evaluate`.")
 
     def step_seed(self) -> tf.Tensor:
-        """Derives a step's seed from (seed, step), so that no random state has to be saved.
+        """Derives a step's seed, int32 `[2]`, the same on all replicas, from (seed, step).
 
-        Returns:
-            int32 `[2]`, the same on all replicas.
+        So no random state has to be saved.
         """
         folded = tf.constant([self.seed, 0], tf.int32)
         if getattr(self, "optimizer", None) is None:  # Keras sets it when it compiles
@@ -221,9 +215,6 @@ class RunningMeans(keras.metrics.Metric):
     """Weighted means of several numbers, each `sum_n w_n x_n / sum_n w_n` since the last reset.
 
     Two vectors hold them all; a Keras metric for each would be a tenth of a train step's graph.
-
-    Args:
-        names: Names of the numbers.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -322,17 +313,13 @@ def spans_workers(strategy: tf.distribute.Strategy) -> bool:
 def worker_function(
     strategy: tf.distribute.Strategy, step: Callable[[dict], Logs]
 ) -> Callable[[Iterator], Logs]:
-    """Compiles what `fit` and `evaluate` call per step if there are several processes.
+    """Compiles a train or test step for what `fit` and `evaluate` call over several processes.
 
     Keras' own function fails there (keras issue 20585).
 
     Keras would average the logs over the first axis, which scalars lack. They are running means,
     which Keras reads from all devices at the end of the epoch; until then this process' first
     device reports its own, so that no process waits for another.
-
-    Args:
-        strategy: Over several processes.
-        step: `train_step` or `test_step`, for one device.
     """
 
     @tf.function(reduce_retracing=True)

@@ -29,12 +29,7 @@ class _Lines:
 def progress_bar(total: int, title: str, unit: str, enabled: bool = True, done: int = 0) -> tqdm:
     """Makes a bar on standard error; call its `update(count)`, and `close()` or use `with`.
 
-    Args:
-        total: Number of items.
-        title: Shown before the bar.
-        unit: Plural name of the items.
-        enabled: False shows nothing.
-        done: Items that were finished before; the speed does not count them.
+    Items that were `done` before do not count for its speed.
     """
     options: dict[str, Any] = {
         "total": total,

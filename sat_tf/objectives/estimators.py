@@ -106,14 +106,7 @@ def bound_of(log_lik: tf.Tensor, bound: Bound) -> tf.Tensor:
 
 
 def reward_to_go(reward: tf.Tensor) -> tf.Tensor:
-    """`R_t = sum_{u >= t} r_u`: the action at t is credited with rewards t..T.
-
-    Args:
-        reward: `[M, B, T]`, zero on padding.
-
-    Returns:
-        `[M, B, T]`.
-    """
+    """`R_t = sum_{u >= t} r_u`, rewards t..T, zero on padding: `[M, B, T] -> [M, B, T]`."""
     return tf.cumsum(reward, axis=-1, reverse=True)
 
 
@@ -123,15 +116,9 @@ def whole_return(reward: tf.Tensor) -> tf.Tensor:
 
 
 def leave_one_out(returns: tf.Tensor) -> tf.Tensor:
-    """RLOO baseline: the mean return of the caption's other samples.
+    """RLOO baseline: the mean return, `[M, B, T]` or `[M, B, 1]`, of the caption's other samples.
 
-    `b_m = 1 / (M - 1) sum_{n != m} R_n`
-
-    Args:
-        returns: `[M, B, T]` or `[M, B, 1]`, M at least 2.
-
-    Returns:
-        A tensor like `returns`.
+    `b_m = 1 / (M - 1) sum_{n != m} R_n`, M at least 2
 
     Raises:
         ValueError: M is 1.
@@ -178,10 +165,6 @@ def action_returns(reward: tf.Tensor, estimator: Estimator) -> tf.Tensor:
 
     The importance-weighted bound is not a sum over steps: every action of a caption has the bound
     itself as its return, and only VIMCO's baseline can account for the past.
-
-    Args:
-        reward: `[M, B, T]`, zero on padding.
-        estimator: The bound, and whether returns are to go.
 
     Returns:
         `[1, B, 1]` of the importance-weighted bound, else `[M, B, T]` to go or `[M, B, 1]`.
@@ -250,13 +233,7 @@ def stochastic_loss(rollout: Rollout, signal: Signal, estimator: Estimator) -> t
     `-bound + reward_weight * score_function_loss - entropy_weight * H
     + value_weight * (value - stop_grad(returns))^2`
 
-    Args:
-        rollout: The samples.
-        signal: From `learning_signal`.
-        estimator: The bound and the weights.
-
-    Returns:
-        Scalar: sums over a caption's steps, averaged over samples and captions.
+    Scalar: sums over a caption's steps, averaged over samples and captions.
     """
     loss = -tf.reduce_mean(bound_of(rollout.log_lik, estimator.bound))
     loss += estimator.reward_weight * score_function_loss(
@@ -305,9 +282,9 @@ def rollout_logs(
     """Scalars over the captions and locations that were drawn; 0 if none was.
 
     Args:
-        rollout: The samples.
-        signal: Returns and baseline of the loss.
-        estimator: That of the loss.
+        rollout: As in the loss.
+        signal: As in the loss.
+        estimator: As in the loss.
         log_lik: `[M, B, T]`, unsmoothed log p of the words.
         peakedness: `[M, B, T]`, `sum_i alpha_i^2`.
 

@@ -96,13 +96,9 @@ class HardObjective:
         }
 
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
-        """Reads a batch of captions along drawn locations and computes their loss; see `Objective`.
+        """Reads a batch of captions along drawn locations and computes their loss.
 
-        Args:
-            model: The captioner.
-            batch: As for `SoftObjective`.
-            seed: int32 `[2]`, the same on all replicas.
-            global_size: float32 scalar, captions on all replicas.
+        See `Objective`; the batch is that of `SoftObjective`.
         """
         draws, _ = tf.unstack(step_seeds(replica_seed(seed), 2))
         expectation = self.draw_expectation(seed, tf.shape(batch["tokens"])[0])
@@ -127,12 +123,8 @@ class HardObjective:
     def draw_expectation(self, seed: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         """Draws the switch per caption, or once for the minibatch of all replicas.
 
-        Args:
-            seed: int32 `[2]`, the same on all replicas.
-            size: B.
-
-        Returns:
-            bool `[B]`, true for captions that take the expectation instead of a sample.
+        bool `[B]`, true for captions that take the expectation instead of a sample. The seed,
+        int32 `[2]`, is the same on all replicas.
         """
         once = self.preset.switch_per_minibatch
         own = replica_seed(seed, 0 if once else None)
@@ -166,12 +158,10 @@ class HardObjective:
 
         Args:
             outputs: The decoder's, M rows per caption, side by side.
-            targets: As in `SoftObjective.terms`.
+            targets: This argument, `predicted` and `maps` are those of `SoftObjective.terms`.
             expectation: bool `[B]`, from `draw_expectation`; None if all locations were drawn.
             baseline: From `make_baseline`.
             global_size: Captions on all replicas; None for B.
-            predicted: As in `SoftObjective.terms`.
-            maps: As in `SoftObjective.terms`.
         """
         preset, samples, size = self.preset, self.samples, tf.shape(targets)[0]
         if expectation is None:

@@ -101,16 +101,7 @@ def word_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def word_log_likelihood(logits: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """`log p(y_t | y_<t, a)`, nats, zero where the mask is.
-
-    Args:
-        logits: float32 `[..., T, K]`.
-        targets: int32 `[..., T]`.
-        mask: float32 `[..., T]`, 1.0 at words.
-
-    Returns:
-        float32 `[..., T]`.
-    """
+    """`log p(y_t | y_<t, a)`, float32 `[..., T]`, nats; arguments as in `log_likelihoods`."""
     return log_likelihoods(logits, targets, mask).exact
 
 
@@ -183,14 +174,7 @@ def supervision(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Ten
 def word_means(
     outputs: DecoderOutput, log_lik: tf.Tensor, mask: tf.Tensor, words: tf.Tensor
 ) -> Means:
-    """`nll` (nats per token, unsmoothed) and `beta`.
-
-    Args:
-        outputs: The decoder's.
-        log_lik: float32 `[B, T]`, from `log_likelihoods`.
-        mask: float32 `[B, T]`, 1.0 at words.
-        words: Weight of both: words of the batch.
-    """
+    """`nll` (nats per token, unsmoothed, from `log_lik` `[B, T]`) and `beta`, of weight `words`."""
     nll = -tf.reduce_sum(log_lik) / tf.reduce_sum(mask)
     return {"nll": (nll, words), "beta": (word_mean(outputs.beta, mask), words)}
 
@@ -200,11 +184,7 @@ def attention_means(
 ) -> Means:
     """`alpha_entropy` (share of log L) over words; `alpha_variation` and `penalty` over captions.
 
-    Args:
-        outputs: The decoder's.
-        mask: float32 `[B, T]`, 1.0 at words.
-        words: Weight of means over words.
-        captions: Weight of means over captions.
+    `words` and `captions` are the weights of these means.
     """
     alpha = tf.nn.softmax(outputs.alignment_scores)
     penalty = tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
@@ -220,14 +200,7 @@ def alpha_variation(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
     The variance of alpha over time, summed over locations, as a share of the largest possible
     for maps this peaked: `sum_i var_t alpha[t,i] / mean_t sum_i alpha[t,i]^2`. 0 if alpha is the
-    same at every step.
-
-    Args:
-        alpha: float32 `[B, T, L]`.
-        mask: float32 `[B, T]`, 1.0 at words.
-
-    Returns:
-        Scalar, the mean over captions.
+    same at every step. Alpha is float32 `[B, T, L]`; a scalar, the mean over captions.
     """
     words = tf.reduce_sum(mask, axis=-1, keepdims=True)
     weight = tf.math.divide_no_nan(mask, words)[..., tf.newaxis]

@@ -236,17 +236,11 @@ def sample(
     """Draws one caption per image: `y_t ~ softmax(log_probs)`.
 
     Tokens that may not be generated are left out of the softmax; the result's log-probabilities
-    are those of `step`. Other arguments as in `beam_search` with `K = 1`.
+    are those of `step`. Other arguments are those of `beam_search` with `K = 1`.
 
     Args:
-        step: As in `beam_search`.
-        state: As in `beam_search`.
-        batch_size: `B`.
-        max_length: The most words of a caption.
         seed: int32 `[2]`; the same seed gives the same captions. The draw for an image depends on
             its place in the batch, not on the other images.
-        forbidden: Token ids that are never generated.
-        min_length: The fewest words of a caption.
 
     Raises:
         ValueError: As in `beam_search`, or the seed is of another shape.

@@ -22,10 +22,7 @@ class Match(NamedTuple):
 
     Attributes:
         module: 0 exact, 1 stem, 2 synonym, 3 paraphrase.
-        start: In the reference.
-        end: The same.
-        own_start: In the caption.
-        own_end: The same.
+        start: In the reference, as `end`; `own_start` and `own_end` are in the caption.
         gain: Words of both that it counts for in the search, half of them rounded down unless they
             are equal: a single stem or synonym counts for nothing.
     """
@@ -39,13 +36,10 @@ class Match(NamedTuple):
 
 
 def align(matches: Sequence[Sequence[Match]]) -> list[Match]:
-    """Chooses matches that do not overlap, as METEOR 1.5 does.
+    """Chooses matches that do not overlap, as METEOR 1.5 does, in the order of the reference.
 
     Args:
         matches: Those that start at each word of the reference.
-
-    Returns:
-        The matches in the order of the reference.
     """
     # As bits: words of the caption and of the reference, those that matches cover and those that
     # more than one covers.

@@ -93,13 +93,9 @@ class _Text:
     """A text's words, by what they match.
 
     Attributes:
-        words: Its words.
-        keys: Theirs.
         function: Number of function words.
         phrases: Starts and ends of each phrase, by its hash.
-        hashes: Hashes of its phrases.
         paraphrased: Start, end and paraphrases of each phrase that has some.
-        paraphrases: The paraphrases of all its phrases.
     """
 
     def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
@@ -118,14 +114,7 @@ class _Text:
 
 
 class _Caption(_Text):
-    """A caption.
-
-    Attributes:
-        places: Places of each key.
-        stems: Places of each stem.
-        meanings: Sets of synonyms of all its words.
-        meanings_of_two: Those that two of its words have.
-    """
+    """A caption: places of each key and stem, sets of synonyms of its words, and those of two."""
 
     def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
         super().__init__(words, lexicon, longest)

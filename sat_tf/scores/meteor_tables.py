@@ -50,12 +50,7 @@ def longer(phrase: int, word: int) -> int:
 
 
 class MappedLists:
-    """Lists of numbers by a 64-bit key, in files that the system loads by the page.
-
-    Args:
-        folder: Folder that `write_lists` wrote to.
-        name: The same.
-    """
+    """Lists of numbers by a 64-bit key, of `write_lists`, that the system loads by the page."""
 
     def __init__(self, folder: Path, name: str) -> None:
         arrays = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in _PARTS)
