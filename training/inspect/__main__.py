@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.commands import check_folder, exit_status, loading, run_process
-from sat_tf.fields import NonNegativeInt, check_fields
 from training.cli import Settings, check_apart, check_data_dir, parse_settings
 from training.resolve import settled
 
@@ -22,11 +21,6 @@ class Arguments:
     """Your copy of the data set; not needed for drawn data."""
     out: Path | None = None
     """Output folder of inspect.json and the page; runs/inspection/RECIPE by default."""
-    images: NonNegativeInt = 12
-    """Number of images on the page."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def parse(argv: list[str]) -> Arguments:
@@ -58,7 +52,7 @@ def run(arguments: Arguments) -> int:
         from training.inspect.survey import survey
 
     found = survey(settled(config, None, data_dir), data_dir)
-    page = write(out, found, config.encoder, arguments.images)
+    page = write(out, found, config.encoder)
     show(found.report, out)
     sheet = page.with_name(CONTACT_SHEET)
     print(f"Page: {page}{f'; a few images with their captions: {sheet}' if sheet.exists() else ''}")

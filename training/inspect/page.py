@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 REPORT_FILE, CONTACT_SHEET = "inspect.json", "images.jpg"
 _NAMED = 5  # skipped images per split, on the console
+_SHOWN = 12  # images on the page
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
        font: 16px/1.5 system-ui, sans-serif; }
@@ -52,13 +53,13 @@ def show(report: dict[str, Any], out: Path) -> None:
         print(printable(sentence))
 
 
-def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
+def write(out: Path, found: Survey, config: EncoderConfig) -> Path:
     """Writes `inspect.json` and the page `index.html`; returns the page's path."""
     out.mkdir(parents=True, exist_ok=True)
     report = found.report
     write_json(out / REPORT_FILE, report)
     title = f"{report['recipe']}: {report['data']} before training"
-    entries = _entries(found, config, images)
+    entries = _entries(found, config)
     language = report["configuration"]["data"]["language"]
     page = page_of(title, entries, sentences(report), table_of(report), language)
     write_atomically(out / "index.html", page)
@@ -67,7 +68,7 @@ def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
     return out / "index.html"
 
 
-def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[Example]:
+def _entries(found: Survey, config: EncoderConfig) -> Iterator[Example]:
     """Reads a few training images, evenly spread over the split, as the encoder sees them."""
     if "train" not in found.splits:
         return
@@ -75,7 +76,7 @@ def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[Examp
 
     split, scan = found.splits["train"], found.scans["train"]
     usable = np.flatnonzero(scan.prints.readable)
-    chosen = usable[np.linspace(0, len(usable) - 1, min(count, len(usable))).round().astype(int)]
+    chosen = usable[np.linspace(0, len(usable) - 1, min(_SHOWN, len(usable))).round().astype(int)]
     examples = [split.examples[index] for index in chosen]
     loader = ImageLoader(examples, config.image_size, config.resize)
     batches = loader.batches(range(len(examples)), 1)

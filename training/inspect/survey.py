@@ -297,15 +297,8 @@ def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
 def caption_figures(words: CaptionWords, vocabulary: Vocabulary, max_length: int) -> dict[str, Any]:
     """Counts captions and measures them in words (or characters), as training sees them.
 
-    Returns:
-        `captions`, their number; `captions_per_image` and `length`, distributions; `blank`, the
-        number of empty captions in the file (None if the data set does not count them);
-        `without_words`, the number of captions of punctuation alone; `repeated`, the number of
-        captions that their image has already; `images_with_repeats`; `entities` and `nothing`, the
-        numbers of those with HTML entities and of those that say nan or null; `signs`, numbers and
-        signs that tokenisation takes apart or drops -> what is left of them; `with_signs`, the
-        number of captions with such; `cut_share` and `unknown_share`, the shares in [0, 1] of
-        captions that are cut and of unknown words.
+    Shares are in [0, 1]; `signs` has the numbers and signs that tokenisation takes apart or drops,
+    each with what is left of it.
     """
     split, ids = words.split, words.ids(vocabulary)
     different: list[set[bytes]] = [set() for _ in split.examples]
@@ -334,15 +327,7 @@ def caption_figures(words: CaptionWords, vocabulary: Vocabulary, max_length: int
 
 
 def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
-    """Finds numbers and signs that tokenisation takes apart or drops.
-
-    Args:
-        chunks: Texts without white space.
-        vocabulary: Tokenises.
-
-    Returns:
-        For example `{"3/5": "3 5", "%": ""}`.
-    """
+    """Finds numbers and signs that tokenisation takes apart or drops: {"3/5": "3 5", "%": ""}."""
     found = {}
     for chunk in dict.fromkeys(chunks):
         folded = unicodedata.normalize("NFKC", chunk)  # a unit in one sign
@@ -361,14 +346,7 @@ def spoken_captions(words: CaptionWords) -> list[str]:
 
 
 def scripts(captions: Iterable[str]) -> dict[str, float]:
-    """Shares of the scripts among the letters, by how the letters' Unicode names begin.
-
-    Args:
-        captions: Any texts; the first hundred thousand letters count.
-
-    Returns:
-        For example `{"LATIN": 0.98, "CYRILLIC": 0.02}`, the most frequent first.
-    """
+    """Shares of the scripts among the first letters, the most frequent first: {"LATIN": 0.98}."""
     letters = (char for caption in captions for char in caption if char.isalpha())
     names = (unicodedata.name(letter, "?") for letter in islice(letters, _LETTERS))
     counts = Counter(_SCRIPT.match(name)[0] for name in names)

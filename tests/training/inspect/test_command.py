@@ -201,7 +201,7 @@ def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, caps
         {"image": n, "captions": CHINESE, "split": s} for n, s in zip(names, splits, strict=True)
     ]
     write_jsonl(tmp_path / "data", rows)
-    flags = ("--data.tokens", "characters", "--data.language", "zh", "--images", "0")
+    flags = ("--data.tokens", "characters", "--data.language", "zh")
     status, said = inspect(capsys, tmp_path / "data", *flags)
     assert status == 0 and "characters per caption" in said and "Nothing to test on" in said
     assert "no image of the test split" in said and "not comparable with scores over words" in said
