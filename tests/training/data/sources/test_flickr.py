@@ -13,10 +13,7 @@ from training.data.sources.flickr import load
 TOKENS = "Flickr8k.token.txt"
 TRAIN, DEV, TEST = (f"Flickr_8k.{split}Images.txt" for split in ("train", "dev", "test"))
 
-
-PUBLISHED = {"flickr8k": "Flickr8k.token.txt", "flickr30k": "results_20130124.token"}
-JSON = {name: f"dataset_{name}.json" for name in PUBLISHED}
-FOLDERS = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images"}
+RESULTS, JSON = "results_20130124.token", "dataset_flickr30k.json"
 SPLITS = {"train": ("b.jpg", "gone.jpg", "a.jpg"), "val": ("d.jpg",), "test": ("e.jpg",)}
 
 
@@ -157,11 +154,10 @@ def test_load_split_finds_the_data_set_by_name_and_keeps_the_first(folder):
     assert load_split(DataConfig("flickr8k", limit=1), "train", folder).skipped == (gone,)
 
 
-@pytest.fixture(params=PUBLISHED)
-def copy(request, tmp_path) -> tuple[str, Path]:
-    """The data set's name and a copy without published captions; gone.jpg has no file."""
-    name = request.param
-    images = tmp_path / FOLDERS[name]
+@pytest.fixture
+def copy(tmp_path) -> Path:
+    """Flickr30k without published captions; gone.jpg has no file."""
+    images = tmp_path / "flickr30k-images"
     images.mkdir()
     listed = []
     for split, files in SPLITS.items():
@@ -170,60 +166,56 @@ def copy(request, tmp_path) -> tuple[str, Path]:
                 (images / file).write_bytes(b"never opened")
             sentences = [{"raw": f"{file} {k} .", "sentid": k} for k in range(2)]
             listed.append({"filename": file, "split": split, "sentences": sentences})
-    (tmp_path / JSON[name]).write_text(json.dumps({"images": listed, "dataset": name}))
-    return name, tmp_path
+    (tmp_path / JSON).write_text(json.dumps({"images": listed, "dataset": "flickr30k"}))
+    return tmp_path
 
 
-def load_karpathy(name: str, folder: Path, split: str = "train"):
+def load_karpathy(folder: Path, split: str = "train", name: str = "flickr30k"):
     return load_split(DataConfig(name, splits="karpathy"), split, folder)
 
 
 def test_karpathys_file_alone_suffices(copy):
-    split = load_karpathy(*copy)
+    split = load_karpathy(copy)
     assert [example.image_id for example in split.examples] == ["b.jpg", "a.jpg"]
     assert split.examples[0].captions == ("b.jpg 0 .", "b.jpg 1 .")
-    assert split.skipped == (("gone.jpg", f"no image file in {FOLDERS[copy[0]]}"),)
-    assert [example.image_id for example in load_karpathy(*copy, "dev").examples] == ["d.jpg"]
-    assert [example.image_id for example in load_karpathy(*copy, "test").examples] == ["e.jpg"]
+    assert split.skipped == (("gone.jpg", "no image file in flickr30k-images"),)
+    assert [example.image_id for example in load_karpathy(copy, "dev").examples] == ["d.jpg"]
+    assert [example.image_id for example in load_karpathy(copy, "test").examples] == ["e.jpg"]
+    (copy / "flickr30k-images").rename(copy / "Flickr8k_Dataset")
+    (copy / JSON).rename(copy / "dataset_flickr8k.json")
+    assert len(load_karpathy(copy, name="flickr8k")) == 2
+    with pytest.raises(DataError, match=r"Missing: Flickr8k.token.txt; one of Flickr_8k.train"):
+        load_split(DataConfig("flickr8k"), "train", copy)
 
 
 def test_published_captions_come_first(copy):
-    name, folder = copy
     text = "b.jpg#1\tTwo\ttabs .\nb.jpg#0\tOne .\n"
-    (folder / PUBLISHED[name]).write_text(text)
-    split = load_karpathy(name, folder)
+    (copy / RESULTS).write_text(text)
+    split = load_karpathy(copy)
     assert [example.captions for example in split.examples] == [("One .", "Two tabs .")]
-    assert split.skipped[1] == ("a.jpg", f"no captions in {PUBLISHED[name]}")
-    (folder / PUBLISHED[name]).write_text(text + "b.jpg no tab\n")
-    with pytest.raises(DataError, match=f"{PUBLISHED[name]}, line 3: expected NAME.jpg#K<TAB>capt"):
-        load_karpathy(name, folder)
+    assert split.skipped[1] == ("a.jpg", f"no captions in {RESULTS}")
+    (copy / RESULTS).write_text(text + "b.jpg no tab\n")
+    with pytest.raises(DataError, match=f"{RESULTS}, line 3: expected NAME.jpg#K<TAB>capt"):
+        load_karpathy(copy)
 
 
 def test_a_missing_file_or_split_is_an_error(copy):
-    name, folder = copy
-    path = folder / JSON[name]
+    path = copy / JSON
     content = json.loads(path.read_text())
     content["images"] = [image for image in content["images"] if image["split"] != "test"]
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=f"{path.name} names no image of the test split"):
-        load_karpathy(name, folder, "test")
+        load_karpathy(copy, "test")
     path.unlink()
-    with pytest.raises(
-        DataError, match=f"is not a Flickr.*Missing: {path.name}. Found: {FOLDERS[name]}"
-    ):
-        load_karpathy(name, folder)
+    with pytest.raises(DataError, match=f"is not a Flickr.*Missing: {JSON}. Found: flickr30k-i"):
+        load_karpathy(copy)
 
 
 def test_flickr30k_defaults_to_karpathys_splits_and_has_no_official_ones(copy):
-    name, folder = copy
-    if name == "flickr8k":
-        with pytest.raises(DataError, match=r"Missing: Flickr8k.token.txt; one of Flickr_8k.train"):
-            load_split(DataConfig(name), "train", folder)
-    else:
-        (folder / "flickr30k-images").rename(folder / "flickr30k_images")
-        assert len(load_split(DataConfig(name), "train", folder)) == 2
-        with pytest.raises(ValueError, match="`--data.splits`.*Flickr30k has no official splits"):
-            load_split(DataConfig(name, splits="official"), "train", folder)
+    (copy / "flickr30k-images").rename(copy / "flickr30k_images")
+    assert len(load_split(DataConfig("flickr30k"), "train", copy)) == 2
+    with pytest.raises(ValueError, match="`--data.splits`.*Flickr30k has no official splits"):
+        load_split(DataConfig("flickr30k", splits="official"), "train", copy)
 
 
 def test_the_real_flickr8k_loads_whole(real_data):
