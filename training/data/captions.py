@@ -63,6 +63,8 @@ class Rows(Sequence[np.ndarray]):
 
     def expanded(self, table: Rows) -> Self:
         """Returns the rows with each number `n` replaced by row `n` of a table."""
+        if (table.lengths == 1).all():  # words, most often: without numbers of places
+            return type(self)(table.flat[self.flat], self.lengths)
         sizes = table.lengths[self.flat]
         starts = (table._ends - table.lengths)[self.flat]
         before = np.cumsum(sizes, dtype=np.int64) - sizes
