@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from sat_tf.config import HUB, JOIN, SCENES_CNN
+from sat_tf.config import HUB, JOIN, SCENES_CNN, EncoderConfig
 from sat_tf.errors import invalid_value
 
 WITHOUT_NETWORK = (
@@ -25,6 +25,28 @@ WITHOUT_NETWORK = (
     "its own encoder: `--recipe folder_from_flickr8k` for your own images."
 )
 """Advice where pretrained weights cannot be downloaded."""
+
+FINAL = "layernorm"
+"""Layer of a patch transformer: the last block's output after the final layer normalisation."""
+
+_SCENES_LAYERS = ("conv1", "conv2", "conv3", "conv4", "place", "conv5", "norm")
+
+
+def check_encoder(config: EncoderConfig) -> None:
+    """Checks an encoder's settings as far as they are known without Keras.
+
+    Layers and least sizes of the networks of `keras.applications` are not.
+
+    Raises:
+        ValueError: There is no such backbone or layer, or it takes no such image.
+    """
+    names = [canonical_name(name) for name in config.name.split(JOIN)]
+    layers = parts("tap", "layer", config.layer, names) if config.layer else [None] * len(names)
+    for name, layer in zip(names, layers, strict=True):
+        check_size(name, config.image_size)
+        check_layer(name, layer)
+    if names == [SCENES_CNN]:
+        check_layer(SCENES_CNN, config.trainable_from, "trainable_from", "trainable_from")
 
 
 def canonical_name(name: str) -> str:
@@ -61,6 +83,37 @@ def check_size(name: str, image_size: int) -> None:
     if image_size < preset.patch or not fits:
         expected = f"{expected} for {name}"
         raise invalid_value("image_size", expected, image_size, flag="--encoder.image-size")
+
+
+def check_layer(name: str, layer: str | None, argument: str = "tap", key: str = "layer") -> None:
+    """Checks the layer of a backbone, None for the default; of `keras.applications` does nothing.
+
+    Raises:
+        ValueError: There is no such layer.
+    """
+    known = _SCENES_LAYERS
+    if name.startswith(HUB):
+        preset = PRESETS[name.removeprefix(HUB)]
+        blocks = preset.arguments["num_layers"] if preset.family == "dinov2" else 0
+        known = (FINAL, *(f"stage{number}" for number in range(1, blocks + 1)))
+    elif name != SCENES_CNN:
+        return
+    if layer not in (None, *known):
+        expected = f"one of {', '.join(known)} of {name}"
+        raise invalid_value(argument, expected, repr(layer), flag=f"--encoder.{key}")
+
+
+def parts(argument: str, key: str, value: str, names: list[str]) -> list[str | None]:
+    """Splits a value, `X+Y`, into one for each backbone; None for an empty one.
+
+    Raises:
+        ValueError: There are more, or fewer.
+    """
+    found = [part or None for part in value.split(JOIN)]
+    if len(found) != len(names):
+        expected = f"{len(names)} parts joined by {JOIN}, one for each of {', '.join(names)}"
+        raise invalid_value(argument, expected, repr(value), flag=f"--encoder.{key}")
+    return found
 
 
 # --- keras.applications ---

@@ -146,11 +146,10 @@ def check_available(config: RunConfig) -> None:
     attention, fit, splitting = config.attention, config.fit, config.data.splitting
     encoder = config.encoder
     names, files = encoder.name.split(configs.JOIN), configs.weights_files(encoder.weights)
-    if encoder.name != configs.SCENES_CNN:
-        from sat_tf.encoder_names import canonical_name, check_size
+    if (encoder.name, encoder.layer, encoder.trainable_from) != (configs.SCENES_CNN, None, None):
+        from sat_tf.encoder_names import check_encoder
 
-        for name in names:
-            check_size(canonical_name(name), encoder.image_size)
+        check_encoder(encoder)
     for name, file in zip(names, files, strict=False) if config.init_from is None else ():
         if file == "imagenet" and (name == configs.SCENES_CNN or name.startswith(configs.HUB)):
             expected = f"none or a file: {name} has no ImageNet weights"

@@ -21,11 +21,8 @@ import numpy as np
 from keras import ops
 
 from sat_tf.config import HUB
-from sat_tf.encoder_names import PRESETS, PatchTransformer, check_size
+from sat_tf.encoder_names import FINAL, PRESETS, PatchTransformer, check_layer, check_size
 from sat_tf.errors import installation, invalid_value
-
-FINAL = "layernorm"
-"""The default tap: the last block's output after the final layer normalisation."""
 
 # Mean and deviation of the pixels over 255 that a family was trained with.
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -137,15 +134,13 @@ def tap(backbone: keras.Model, name: str, layer: str | None) -> tuple[keras.Mode
     Raises:
         ValueError: There is no such block.
     """
+    check_layer(name, layer)
     layer, preset = layer or FINAL, _preset(name)
     outputs = {FINAL: backbone.output}
     if preset.family == "siglip":  # whose own output is pooled
         outputs = {FINAL: backbone.post_layer_norm.output}
     elif preset.family == "dinov2":
         outputs |= {key: of for key, of in backbone.pyramid_outputs.items() if key != "stem"}
-    if layer not in outputs:
-        expected = f"one of {', '.join(outputs)} of {name}"
-        raise invalid_value("tap", expected, repr(layer), flag="--encoder.layer")
     given = backbone.input
     pixels = given["images"] if isinstance(given, dict) else given
     side = pixels.shape[1] // preset.patch

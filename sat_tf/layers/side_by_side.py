@@ -10,6 +10,7 @@ from __future__ import annotations
 import keras
 
 from sat_tf.config import JOIN
+from sat_tf.encoder_names import parts
 from sat_tf.errors import invalid_value
 from sat_tf.layers import backbones
 
@@ -40,7 +41,7 @@ def build(
         ValueError: As `backbones.build`, or the maps cannot be brought to one size.
     """
     names = name.split(JOIN)
-    taps = _parts("tap", "layer", tap, names) if tap else [None] * len(names)
+    taps = parts("tap", "layer", tap, names) if tap else [None] * len(names)
     whole = weights if weights and JOIN not in weights and weights != "imagenet" else None
     files = _files(None if whole else weights, names)
     pixels = keras.Input((image_size, image_size, 3))
@@ -63,20 +64,11 @@ def build(
 def _files(weights: str | None, names: list[str]) -> list[str | None]:
     if weights in (None, "imagenet"):
         return [weights] * len(names)
-    files = _parts("weights", "weights", weights, names)
+    files = parts("weights", "weights", weights, names)
     if None in files:
         expected = f"a file for each of {', '.join(names)}, or none for random weights"
         raise invalid_value("weights", expected, repr(weights), flag="--encoder.weights")
     return [None if file.lower() == "none" else file for file in files]
-
-
-def _parts(argument: str, key: str, value: str, names: list[str]) -> list[str | None]:
-    """Splits a value into one for each backbone."""
-    parts = [part or None for part in value.split(JOIN)]
-    if len(parts) != len(names):
-        expected = f"{len(names)} parts joined by {JOIN}, one for each of {', '.join(names)}"
-        raise invalid_value(argument, expected, repr(value), flag=f"--encoder.{key}")
-    return parts
 
 
 def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> list:

@@ -78,6 +78,9 @@ def test_an_unknown_key_or_wrong_value_is_an_error_that_names_it(capsys, monkeyp
         "--encoder.name resnet5",
         "--encoder.name keras_hub:vit_base_patch16_224_imagenet --encoder.image-size 200",
         "--encoder.image-size 65",
+        "--encoder.layer conv6",
+        "--encoder.trainable-from conv6",
+        "--encoder.name scenes_cnn+vgg19 --encoder.layer conv5 --encoder.weights none",
     ],
 )
 def test_a_wrong_path_or_value_is_answered_without_loading_tensorflow(flags):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import EncoderConfig
-from sat_tf.encoder_names import applications
+from sat_tf.encoder_names import applications, check_layer
 from sat_tf.layers import backbones, standardized
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import make_images
@@ -25,6 +25,11 @@ def test_networks_of_keras_are_known_by_their_snake_case_names():
     )
     names = {"vgg19", "resnet50_v2", "efficientnet_v2b0", "mobilenet_v3_small", "nasnet_mobile"}
     assert {"inception_resnet_v2", "convnext_tiny", "densenet121", *names} <= set(applications())
+
+
+def test_layers_of_scenes_cnn_are_known():
+    for layer in backbones.scenes_cnn(16).layers:
+        check_layer("scenes_cnn", layer.name)
 
 
 def test_appended_places_are_the_centres_of_the_cells():
