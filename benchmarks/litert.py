@@ -26,13 +26,13 @@ import tensorflow as tf
 import sat_tf
 from benchmarks.measure import command, format_table, matrix_product, medians
 from sat_tf.images.pillow import read_content
+from sat_tf.scores import bleu
 from serving.export import Precision, export
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
 from training.data.examples import Example
 from training.data.sources import load_split
-from training.metrics.quick import quick_scores
 
 _EXPORT = "SavedModel"
 _STARTS = 3
@@ -96,20 +96,18 @@ def compare(
             texts[what] += caption(files)
             one_by_one[what] += middle - start
             in_lists[what] += time.process_time() - middle
-    ids = [example.image_id for example in examples]
-    references = {example.image_id: example.captions for example in examples}
+    references = [example.captions for example in examples]
     rows = []
     for what, found in texts.items():
-        captions = dict(zip(ids, found, strict=True))
         same = sum(a == b for a, b in zip(found, texts[_EXPORT], strict=True))
         files = (path for path in folders[what].rglob("*") if path.is_file())
         row = {
             "what": what,
             "mb": sum(path.stat().st_size for path in files) / 1e6,
-            "equal": same / len(ids),
-            "bleu_4": quick_scores(captions, references, "ptb")["bleu_4"],
-            "images_s": len(ids) / one_by_one[what],
-            "images_s_of_8": len(ids) / in_lists[what],
+            "equal": same / len(examples),
+            "bleu_4": bleu(found, references).score,
+            "images_s": len(examples) / one_by_one[what],
+            "images_s_of_8": len(examples) / in_lists[what],
         }
         if what != _EXPORT:
             row["start_s"] = start_seconds(folders[what], contents[0])

@@ -111,13 +111,8 @@ def predict(
 ) -> WordPredictions:
     """Returns the mean of the predictions of runs for every word of the training captions.
 
-    A captioner that was trained on mirrored images predicts in both views: they show the same.
-
-    Args:
-        configs: Configuration of each run, by its folder.
-        data: The data of the first one.
-        cache_dir: Feature stores.
-        words: Likeliest words to keep.
+    Keeps the likeliest `words`. The data are those of the first run. A captioner that was trained
+    on mirrored images predicts in both views: they show the same.
 
     Raises:
         RunError: The vocabulary of a run is not that of the captions.

@@ -38,11 +38,8 @@ def learn_familiarity(
     Nothing is written if fewer than two training images can be read.
 
     Args:
-        captioner: The captioner, loaded from its run.
+        captioner: The captioner, loaded from its run, which then knows it.
         inputs: Train and dev with their inputs, in this order.
-
-    Returns:
-        The captioner, which knows it.
     """
     means = [mean_annotations(captioner, *of_split) for of_split in inputs.items()]
     if len(means[0]) > 1 and len(means[1]):

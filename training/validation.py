@@ -71,7 +71,7 @@ class Validation:
         captions = self._captioning.captions(search, count=self._fit.validation_images)
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = self._captioning.split.references(of=texts)
-        scores = quick_scores(texts, references, *self._tokens, self._frequencies)
+        scores = quick_scores(texts, references, self._frequencies, *self._tokens)
         return {
             "bleu_4": scores["bleu_4"],
             "cider": scores["cider"],

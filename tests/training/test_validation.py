@@ -43,7 +43,7 @@ def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(mon
 
     frequencies = caption_frequencies([example.captions for example in train.examples])
     alone = [
-        quick_scores({name: text}, {name: dev.references()[name]}, frequencies=frequencies)["cider"]
+        quick_scores({name: text}, {name: dev.references()[name]}, frequencies)["cider"]
         for name, text in texts.items()
     ]
     assert [scored(count) for count in (1, 2, 3)] == pytest.approx(

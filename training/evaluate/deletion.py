@@ -75,13 +75,10 @@ class Deletion:
 
 
 def delete(reading: Reading, captions: Mapping[str, Caption], mean: np.ndarray) -> Deletion:
-    """Replaces annotations, and reads captions again.
+    """Replaces annotations by their mean `[D]` over training images, and reads captions again.
 
-    Args:
-        reading: The captioner on a split.
-        captions: Captions by image id. Those with at least two content words are read, words that
-            METEOR does not count as function words.
-        mean: `[D]`, of training images, in the place of annotations.
+    Captions with at least two content words are read, words that METEOR does not count as function
+    words.
 
     Raises:
         TablesError: METEOR's tables are not there.

@@ -81,12 +81,7 @@ def evaluate_run(
 ) -> None:
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
-    Args:
-        captioner: Best captioner of the run, loaded from its folder.
-        data: The run's data set.
-        search: The search that captions are generated with.
-        settings: All settings of the run, for the report.
-        request: Split, data, boxes and so on.
+    The captioner is the best one, loaded from the run's folder; all `settings` go into the report.
     """
     config, resize = captioner.config, captioner.config.encoder.resize
     cache_dir = request.cache_dir or default_cache_dir()
@@ -167,9 +162,8 @@ def evaluate(
         data: Its data set: how captions are split.
         search: How captions are searched for.
         boxes: Phrases of the split with their boxes, its own or those of a file, if any.
-        score_tokens: Tokeniser of the scores; None for that of the language.
-        bound_images: Images whose bounds are measured, of hard attention; by default
-            `BOUND_IMAGES`.
+        score_tokens: See `Request`.
+        bound_images: See `Request`; by default `BOUND_IMAGES`.
         confidence: File for the chance of a caption of being right, to be learned from these.
     """
     captioner, split = reading.captioner, reading.split

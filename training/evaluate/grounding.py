@@ -59,11 +59,6 @@ def ground_drawn(reading: Reading, placed: Placed, captions: Mapping[str, Captio
     training have the suffix `_held_out`. And where generated captions repeat a reference phrase
     word for word: `generated_match_rate`, the share of the distinct reference phrases of each
     image that do, `generated_pointing_game` and `generated_attention_correctness`.
-
-    Args:
-        reading: The captioner on a split.
-        placed: The split's own phrases, from `place_boxes`.
-        captions: Generated captions by image id.
     """
     rows = _captions_with(placed, reading)
     found = _read_phrases(reading, placed, rows, teacher_only=True)
@@ -128,11 +123,6 @@ def ground(
     `nll_phrase`, with the same weight at every location (`_uniform`: what no map could tell), and
     with another image's annotations (`_other`); `nll_phrase_gain`, what looking is worth, is
     `_uniform` minus `nll_phrase`.
-
-    Args:
-        reading: The captioner on a split.
-        boxes: Phrases of the split, from `place_boxes`.
-        captions: Generated captions by image id.
     """
     placed, vocabulary = boxes.phrases, reading.captioner.vocabulary
     # Neighbours in length share a batch, so that little is padding.
@@ -234,12 +224,8 @@ def generated_grounding(
 ) -> dict[str, float]:
     """Scores the maps of phrases that generated captions have word for word.
 
-    The map of a phrase is that of its last word, the mean of the maps of its tokens.
-
-    Args:
-        captions: Generated captions by image id.
-        wanted: (image id, phrase) -> its boxes.
-        vocabulary: Splits captions into words.
+    The map of a phrase is that of its last word, the mean of the maps of its tokens. `wanted` maps
+    image id and phrase to its boxes.
 
     Returns:
         `generated_match_rate`, percent of the phrases that were found; and, if any was, the means

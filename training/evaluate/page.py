@@ -47,18 +47,7 @@ class Evaluation:
 def write_report_page(
     out: Path, title: str, reading: Reading, found: Evaluation, count: int
 ) -> Path:
-    """Writes the page of an evaluation.
-
-    Args:
-        out: Folder of the evaluation.
-        title: Heading.
-        reading: The captioner on a split.
-        found: Captions and scores.
-        count: Images on the page, the first of the split.
-
-    Returns:
-        Path of the page.
-    """
+    """Writes the page of an evaluation, with the first `count` images; returns its path."""
     captioner, report = reading.captioner, found.report
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     rows = [
@@ -137,11 +126,7 @@ def risk_chart(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
-    """Returns the chart of a run's loss over its epochs; none if its logs have no two of them.
-
-    Args:
-        log_dir: TensorBoard's files of the run.
-    """
+    """Returns the chart of a run's loss over its epochs; none if its logs have no two of them."""
     from training.run_state.logs import read_scalar
 
     parts = {"train": "training", "validation": "dev split"}

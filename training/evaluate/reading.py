@@ -26,11 +26,6 @@ class Reading(Captioning):
 
     References are read with the true previous words. Sampled attention is then replaced by its
     expectation, so that two evaluations agree.
-
-    Args:
-        captioner: Trained captioner.
-        split: The captions as written.
-        source: Images or annotations of the split.
     """
 
     def __init__(self, captioner: TrainedCaptioner, split: Split, source: InputSource) -> None:

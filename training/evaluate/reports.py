@@ -83,28 +83,14 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
 
 
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
-    """Formats a table for the console: a line per metric, with its interval if it has one.
-
-    A score without a value is undefined.
-
-    Args:
-        scores: Metric -> value.
-        intervals: Metric -> `(estimate, low, high)`, such as `training.metrics.bootstrap.Interval`.
-    """
+    """Formats a table for the console: a line per metric, with its interval if it has one."""
     return text_table(score_rows(scores, intervals or {}), (0, 2))
 
 
 def write_evaluation(
     out: Path, heading: str, report: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Writes report and captions; prints main scores, bounds, a few captions, notes and path.
-
-    Args:
-        out: Folder of the evaluation.
-        heading: First line.
-        report: Report as for `write_report`.
-        rows: `image_id`, `caption` and what else `captions.json` has of each image.
-    """
+    """Writes report and `rows` of captions; prints main scores, a few captions, notes and path."""
     write_report(out, report)
     write_json(out / CAPTIONS_FILE, rows)
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}

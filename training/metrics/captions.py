@@ -98,13 +98,8 @@ def score_captions(
     Args:
         candidates: Image id -> caption, of at least one image. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
-        tokens: What splits all captions; by default that of `default_tokens`.
-        language: Language code of the captions, such as "de".
-        unit: How captions were split for the captioner, for the default of `tokens`.
-        segmenter: The same.
-
-    Returns:
-        The scores; `notes` names what is missing, such as METEOR without its tables.
+        tokens: What splits all captions; by default that of `default_tokens`, whose arguments the
+            others are.
 
     Raises:
         ValueError: A package that splits is not installed.
@@ -162,10 +157,6 @@ def score_interval(a: CaptionScores, metric: str) -> Interval:
     images (tests/training/metrics/test_bootstrap.py), 92 % covered the truth without the
     correction and 94 % with it.
 
-    Args:
-        a: Scores with their statistics.
-        metric: Key of `a.per_image`.
-
     Returns:
         Estimate, low, high, on the scale of the metric; all NaN if the score is undefined, the ends
         if there are fewer than `FEW` images. A draw whose BLEU is undefined counts as 0, the limit
@@ -183,13 +174,9 @@ def paired_over_seeds(
 ) -> Interval:
     """Computes the interval of the difference of two mean scores over runs of several seeds.
 
-    All runs are scored on the same draws of images; the seeds themselves are not drawn. The
-    difference is undefined, all NaN, if the score of one of the runs is.
-
-    Args:
-        a: Scores of each run of the first system.
-        b: Scores of each run of the second; all of the same images, in one order.
-        metric: See `score_interval`, as for all else.
+    All runs are scored on the same images, in one order, and on the same draws of them; the seeds
+    themselves are not drawn. The difference is undefined, all NaN, if the score of one of the runs
+    is. All else as for `score_interval`.
     """
     shares = [(1 / len(a), one) for one in a] + [(-1 / len(b), one) for one in b]
     return _interval(shares, metric)
@@ -229,7 +216,7 @@ def verdict(
     Args:
         captions: Image id -> caption.
         texts: The same in tokens.
-        references: References of each in tokens.
+        references: Those of each, in tokens.
         unit: Name of the tokens.
     """
     if len(captions) < _FEW_IMAGES:

@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from sat_tf.scores.ngrams import (
-    ORDERS,
-    CiderD,
-    bleu_scores,
-    bleu_statistics,
-    cider_scores,
-    count_grams,
-)
+from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
 from sat_tf.scores.score_tokens import ScoreTokens, default_tokens, split_lines
 
 MOST_DOCUMENTS = 30_000
@@ -23,44 +16,35 @@ MOST_DOCUMENTS = 30_000
 def quick_scores(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
+    frequencies: CiderD,
     tokens: ScoreTokens = "simple",
     language: str = "en",
-    frequencies: CiderD | None = None,
 ) -> dict[str, float]:
-    """Computes `bleu_1` ... `bleu_4` and `cider` (0-100 or NaN), for every epoch.
+    """Computes `bleu_4` and `cider` (0-100 or NaN), for every epoch.
 
     Args:
         candidates: Image id -> caption.
         references: Image id -> raw reference captions.
+        frequencies: See `caption_frequencies`. A report has those of its references: scores of
+            other images, or of fewer, are on another scale then.
         tokens: What splits all captions; see `quick_tokens`.
-        language: Language code of the captions.
-        frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
-            default, as in reports. Scores of other images, or of fewer, are on another scale then.
+        language: Of the captions.
     """
     texts = tokenise(candidates, references, tokens, language)
     bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
-    scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, ORDERS + 1)}
-    if frequencies is None:
-        return scores | {"cider": float(np.mean(cider_scores(*texts)))}
     parts = []
     for caption, others in zip(*texts, strict=True):
         own, *theirs = (
             frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
         )
         parts.append(frequencies.score(own, theirs))
-    return scores | {"cider": 100.0 * float(np.mean(parts))}
+    return {"bleu_4": float(bleu["bleu_4"]), "cider": 100.0 * float(np.mean(parts))}
 
 
 def caption_frequencies(
     captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
 ) -> CiderD:
-    """Returns the document frequencies of the captions of images, evenly chosen if they are many.
-
-    Args:
-        captions: Raw captions of each image.
-        tokens: What splits them.
-        language: Their language code.
-    """
+    """Returns the document frequencies of each image's captions, evenly chosen if they are many."""
     every = -(-len(captions) // MOST_DOCUMENTS) or 1
     split = (split_lines(tokens, own, language) for own in captions[::every])
     return CiderD([count_grams(text.split()) for text in lines] for lines in split)

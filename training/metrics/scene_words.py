@@ -194,9 +194,7 @@ def judge_words(caption: str, example: Example) -> dict[int, bool]:
 def scene_word_confidence(captions: Mapping[str, Caption], split: Split) -> WordConfidence:
     """Judges the words for sizes, colours and shapes in captions of drawn scenes.
 
-    Args:
-        captions: Image id -> caption.
-        split: Its phrases name the objects of each image; images without any are left out.
+    Images whose objects no phrase names are left out.
     """
     rows = [
         (float(np.exp(captions[example.image_id].log_probs[place])), right, image)

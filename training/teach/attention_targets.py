@@ -91,11 +91,7 @@ def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTar
 
 
 def box_teacher(file: Path | None) -> Teacher:
-    """Returns what reads boxes of phrases, which teach attention.
-
-    Args:
-        file: Boxes, see `AttentionConfig.teacher`; None for those of drawn scenes.
-    """
+    """Returns what reads boxes of phrases, which teach attention; without a file, drawn scenes'."""
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
         boxes = place_boxes(file, data.train, resize, data.vocabulary)

@@ -28,16 +28,7 @@ def reward_objective(
     vocabulary: Vocabulary,
     language: str,
 ) -> RewardObjective:
-    """Makes the objective of sampled captions.
-
-    Args:
-        reward: The metric and its weights.
-        attention: The captioner's attention.
-        search: Its search, whose other settings samples share.
-        table: The training captions.
-        vocabulary: Their words.
-        language: Language code of the captions.
-    """
+    """Makes the objective of captions that are sampled by the other settings of a search."""
     score = reward_of(reward, table, vocabulary, language)
     search = dataclasses.replace(search, max_length=reward.max_length)
     return RewardObjective(score, reward.samples, attention, search)

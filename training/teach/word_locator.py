@@ -184,11 +184,7 @@ def located_targets(
 
 
 def locator_teacher(file: Path) -> Teacher:
-    """Returns what reads a word locator, whose maps teach attention.
-
-    Args:
-        file: A file of training.locate.
-    """
+    """Returns what reads a word locator, a file of training.locate, whose maps teach attention."""
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
         locator = WordLocator.load(file, encoder)

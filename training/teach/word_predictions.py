@@ -128,11 +128,9 @@ def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
 
 
 def prediction_teacher(file: Path, weight: float) -> Teacher:
-    """Returns what reads predictions of other captioners, which teach words.
+    """Returns what reads predictions of other captioners, a file of training.distill.
 
-    Args:
-        file: A file of training.distill.
-        weight: Share of each target that they are.
+    They teach words: they are the share `weight` of each target.
     """
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:

@@ -92,8 +92,6 @@ def test_a_bleu_without_a_match_is_undefined_and_said_so():
         scores = score_captions({"a": a, "b": b}, shown)
         names = [f"bleu_{n}" for n in "1234"]
         got = [name[-1] for name in names if np.isnan(scores.scores[name])]
-        quick = quick_scores({"a": a, "b": b}, shown)
-        assert [name[-1] for name in names if np.isnan(quick[name])] == got
         assert [name[-1] for name in names if np.isnan(scores.scores[f"{name}_no_bp"])] == got
         assert got == undefined.split(", ") if undefined else got == []
         said = ", ".join(f"BLEU-{n}" for n in got)
@@ -127,22 +125,5 @@ def test_cider_that_no_n_gram_can_tell_is_undefined():
 
 def test_quick_scores_are_those_of_the_simple_tokeniser():
     scores = score_captions(CANDIDATES, REFERENCES, tokens="simple").scores
-    quick = quick_scores(CANDIDATES, REFERENCES)
-    assert set(quick) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4", "cider"}
-    assert quick == pytest.approx({name: scores[name] for name in quick})
-
-
-def test_cider_by_frequencies_of_its_own_references_is_pycocoevalcap_s():
-    frequencies = caption_frequencies([*REFERENCES.values()])
-    found = quick_scores(CANDIDATES, REFERENCES, frequencies=frequencies)
-    assert found == pytest.approx(quick_scores(CANDIDATES, REFERENCES))
-
-
-def test_by_fixed_frequencies_cider_of_an_image_does_not_depend_on_the_others():
-    frequencies = caption_frequencies([*REFERENCES.values(), ["a dog on a hill"], ["a red car"]])
-    alone = [
-        quick_scores({image: text}, {image: REFERENCES[image]}, frequencies=frequencies)["cider"]
-        for image, text in CANDIDATES.items()
-    ]
-    whole = quick_scores(CANDIDATES, REFERENCES, frequencies=frequencies)["cider"]
-    assert whole == pytest.approx(np.mean(alone)) and whole > 0
+    quick = quick_scores(CANDIDATES, REFERENCES, caption_frequencies([*REFERENCES.values()]))
+    assert quick == pytest.approx({name: scores[name] for name in ("bleu_4", "cider")})
