@@ -103,15 +103,17 @@ class Folder:
         names = [name for name, entry in entries.items() if entry.stored is None]
         self._nearly = images.find_nearly(names)
         named = {*entries, *self._nearly.values()}
-        if not divided:
-            self.used.update(_take_lists(data_dir, self._files, entries, notes, reasons))
-            _take_folders({*images.all_names}, self._nearly, entries, notes)
-        self._places = None
-        if any(entry.split for entry in entries.values()):
+        there = {*images.all_names}
+        given = any(entry.split for entry in entries.values())
+        if not given and not divided:
+            lists = _take_lists(data_dir, self._files, entries, notes, reasons)
+            self.used.update(lists)
+            given = bool(lists) or _take_folders(there, self._nearly, entries, notes)
+        if given:
             _check_groups(self._listed, entries)
+            self._places = None
         else:
-            there = {*images.all_names, *self._nearly}
-            self._places = _divide(entries, there, held_out, notes)
+            self._places = _divide(entries, there | self._nearly.keys(), held_out, notes)
         self._uncaptioned = tuple(name for name in images.all_names if name not in named)
         self._left = [
             *unread_images(self._uncaptioned),
@@ -211,12 +213,10 @@ def _take_lists(
     notes: list[str],
     reasons: dict[Path, str],
 ) -> Iterable[Path]:
-    """Gives images the splits of lists, if the caption file gives none; returns the lists.
+    """Gives images the splits of lists, and returns the lists.
 
     Images in none of the lists are removed; `reasons` gets why lists are not used.
     """
-    if any(entry.split for entry in entries.values()):
-        return ()
     read = [file.path for file in files]
     inner = folders_in(data_dir)
     deeper = islice((one for folder in inner for one in folders_in(folder)), MANY)
@@ -241,29 +241,28 @@ def _take_lists(
 
 def _take_folders(
     files: set[str], nearly: Mapping[str, str], entries: Mapping[str, _Entry], notes: list[str]
-) -> None:
+) -> bool:
     """Gives images the splits that their folders name, if all do, with train and dev among them.
 
     `nearly` has the names of `files` that entries mean, where those differ from their own.
     """
-    if any(entry.split for entry in entries.values()):
-        return
     names = {name: nearly.get(name, name) for name in entries}
     here = [name for name, entry in entries.items() if entry.stored or names[name] in files]
     splits = {name: split_in(PurePosixPath(names[name]).parts[:-1]) for name in here}
     there = [split for split in SPLITS if split in splits.values()]
     if None in splits.values() or len(there) < 2:
-        return
+        return False
     if "train" not in there or "dev" not in there:
         notes.append(
             f"The images' folders name only {' and '.join(there)}: names divide the images instead."
         )
-        return
+        return False
     for name, entry in entries.items():
         entry.split = splits.get(name, "train")
     notes.append(
         f"The splits are those of the images' folders: of {len(entries)} images, {_sizes(entries)}."
     )
+    return True
 
 
 def _told_apart(
