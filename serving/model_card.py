@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from sat_tf.config import SearchConfig, other_search
 from sat_tf.fields import to_dict
@@ -18,7 +17,7 @@ from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.vocabulary import SPECIAL_TOKENS
 from serving.saved_model import MODEL_NAME
-from serving.versions import CARD_FILE, GRAPH_FILE
+from serving.versions import CARD_FILE
 
 _INTRODUCTION = """# Image captioner
 
@@ -124,7 +123,7 @@ def write_card(
         "## Signatures",
         *map(_table_of_tensors, tensors.items()),
         _CALLING.format(name=MODEL_NAME),
-        f"{_made_with()} Operations in the graph: {', '.join(operations(version))}.",
+        _made_with(),
     ]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -206,17 +205,6 @@ def _table_of_tensors(graph: tuple[str, Tensors]) -> str:
         sides[0] = sides[0].replace("any", "B")
         lines.append(f"| {tensor} | {spec.dtype.name} | [{', '.join(sides)}] |")
     return "\n".join(lines)
-
-
-def operations(version: Path) -> list[str]:
-    """Lists the operations of a SavedModel's graph and of its functions."""
-    saved_model = saved_model_pb2.SavedModel()
-    saved_model.ParseFromString((version / GRAPH_FILE).read_bytes())
-    graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
-    nodes = [node for graph in graphs for node in graph.node]
-    nodes += [node for graph in graphs for f in graph.library.function for node in f.node_def]
-    functions = {f.signature.name for graph in graphs for f in graph.library.function}
-    return sorted({node.op for node in nodes} - functions)
 
 
 def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:

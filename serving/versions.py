@@ -54,26 +54,21 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
     draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=out))
     try:
         write(draft)
-        return publish_version(draft, out)
+        make_durable(draft)
+        while True:
+            numbers = (_number(path.name) or 0 for path in out.iterdir())
+            version = out / str(max(numbers, default=0) + 1)
+            try:
+                draft.rename(version)
+                break
+            except OSError:  # another export may have taken the number in the meantime
+                if not version.exists():
+                    raise
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-
-
-def publish_version(draft: Path, out: Path) -> Path:
-    """Gives a finished draft its number by one rename, readable by all and synced to disk."""
-    make_durable(draft)
-    while True:
-        numbers = (_number(path.name) or 0 for path in out.iterdir())
-        version = out / str(max(numbers, default=0) + 1)
-        try:
-            draft.rename(version)
-        except OSError:
-            if not version.exists():
-                raise
-            continue  # another export took the number in the meantime
-        sync(out)
-        return version
+    sync(out)
+    return version
 
 
 def make_durable(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import re
 import sys
@@ -85,10 +84,8 @@ def run(arguments: Arguments) -> None:
         import uvicorn
 
         from serving.web.app import Page
-        from serving.web.connections import BACKLOG, BoundedConnection, Seldom
+        from serving.web.connections import BACKLOG, BoundedConnection
 
-        for logger in ("asyncio", "uvicorn.error"):
-            logging.getLogger(logger).addFilter(Seldom())
         page = Page(
             models,
             [view] if view else [],
@@ -98,7 +95,6 @@ def run(arguments: Arguments) -> None:
             max_mb=arguments.max_mb,
             hosts=_hosts(arguments),
             proxies=arguments.allow_host,
-            ended=stack.close,
         )
         config = uvicorn.Config(
             page.app(),

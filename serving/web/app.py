@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 _OWN = resources.files(__package__)
 _SAMPLES = _OWN / "samples"
-_ASSETS = (".css", ".js")
 _KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg"}
 _MEGABYTE = 2**20
 _AGAIN_AFTER = 1.0  # seconds, for a captioner that is being loaded or busy
@@ -115,7 +114,6 @@ class Page:
     Attributes:
         models: Captioners by the name shown, in the order shown.
         views: Further views.
-        ended: Called when the page ends.
         kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
         notes: Sentences about the models.
         about: Sentences on what the captioners know.
@@ -130,7 +128,6 @@ class Page:
 
     models: Mapping[str, Captioner]
     views: Sequence[View] = ()
-    ended: Callable[[], object] = lambda: None
     kinds: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
@@ -145,8 +142,6 @@ class Page:
         """Returns the application."""
         routes = [
             Route("/", self._document(_OWN / "page.html")),
-            Route("/assets/{name}", self._asset),
-            Route("/samples/{name}", self._sample),
             Route("/api/page", self._describe),
             Route("/api/caption", self._caption, methods=["POST"]),
             Route("/api/captions", self._captions, methods=["POST"]),
@@ -154,17 +149,18 @@ class Page:
         ]
         for view in self.views:
             routes += self._routes_of(view)
+        files = {f"/samples/{one['file']}": _SAMPLES / one["file"] for one in _samples()}
+        for folder in (viewer.FILES, _OWN, *(view.folder for view in self.views)):
+            assets = (path for path in folder.iterdir() if path.name.endswith((".css", ".js")))
+            files |= {f"/assets/{path.name}": path for path in assets}
+        routes += [Route(place, _content_of(path)) for place, path in files.items()]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts))
         failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
-        return Starlette(
-            routes=routes,
-            middleware=[Middleware(Guard), hosts],
-            exception_handlers=failures,
-            lifespan=self._lifespan,
-        )
+        middleware = [Middleware(Guard), hosts]
+        return Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
 
     def _routes_of(self, view: View) -> list[Route]:
-        async def facts(_: Request) -> Response:
+        def facts(_: Request) -> Response:
             return JSONResponse(view.facts)
 
         async def answer(request: Request) -> Response:
@@ -175,11 +171,6 @@ class Page:
             Route(f"/api/{view.name}", facts),
             Route(f"/api/{view.name}", answer, methods=["POST"]),
         ]
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        yield
-        self.ended()
 
     def _document(
         self, path: Traversable, opened: Callable[[], None] = lambda: None
@@ -195,19 +186,6 @@ class Page:
 
         return document
 
-    async def _asset(self, request: Request) -> Response:
-        for folder in (viewer.FILES, _OWN, *(view.folder for view in self.views)):
-            for path in folder.iterdir():
-                if path.name == request.path_params["name"] and path.name.endswith(_ASSETS):
-                    return _file(path)
-        return _error("There is no such file.", 404)
-
-    async def _sample(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in [sample["file"] for sample in _samples()]:
-            return _error("There is no such sample.", 404)
-        return _file(_SAMPLES / name)
-
     async def _describe(self, _: Request) -> Response:
         facts = {
             "models": list(self.models),
@@ -221,10 +199,8 @@ class Page:
         return JSONResponse(facts)
 
     async def _caption(self, request: Request) -> Response:
-        async def answer(content: bytes, captioner: Captioner, _: FormData) -> dict[str, Any]:
-            return await captioner(content, lambda _: None)
-
-        return await self._answer(request, self.throttle, self.models, answer)
+        models = self.models
+        return await self._answer(request, self.throttle, models, lambda c, m, _: m(c, _untold))
 
     async def _explain(self, request: Request) -> Response:
         """Answers with what a captioner makes of a `sentence`, of its own caption without one."""
@@ -233,7 +209,7 @@ class Page:
             sentence = form.get("sentence", "")
             if not isinstance(sentence, str):
                 raise UploadError("`sentence` has to be a text.", 400)
-            return await captioner(content, lambda _: None, sentence)
+            return await captioner(content, _untold, sentence)
 
         return await self._answer(request, self.throttle, self.models, answer)
 
@@ -362,6 +338,10 @@ class _Lines(StreamingResponse):
             await super().__call__(*connection)
 
 
+def _untold(_: str) -> None:
+    """Takes why an answer does not come yet, of one that is waited for anyway."""
+
+
 def _site(origin: str) -> str | None:
     """Returns host and port of an origin; None for one that is not an address."""
     try:
@@ -393,8 +373,9 @@ def _samples() -> list[dict[str, str]]:
     return json.loads((_SAMPLES / "samples.json").read_text(encoding="utf-8"))
 
 
-def _file(path: Traversable) -> Response:
-    return Response(path.read_bytes(), media_type=_KINDS[path.name.rpartition(".")[2]])
+def _content_of(path: Traversable) -> Callable[[Request], Response]:
+    kind = _KINDS[path.name.rpartition(".")[2]]
+    return lambda _: Response(path.read_bytes(), media_type=kind)
 
 
 def _line(**facts: Any) -> str:

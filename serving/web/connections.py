@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
-import time
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -84,22 +82,3 @@ class Guard:
 
         with contextlib.suppress(TimeoutError, ClientDisconnect):  # nobody reads on
             await self._app(scope, receive, guarded)
-
-
-class Seldom(logging.Filter):
-    """Passes a message once a minute, whatever its details.
-
-    An exhausted system would be told thousands of times per second.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text, now = str(record.msg).partition("\n")[0], time.monotonic()
-        told = self._told.get(text, float("-inf"))
-        if now - told < 60:
-            return False
-        self._told[text] = now
-        return True

@@ -101,14 +101,10 @@ class ModelProcess:
         tell: Tell = lambda _: None,
         sentence: str | None = None,
     ) -> Any:
-        """Returns a model's answer about an image, once the questions before are answered.
+        """Returns a model's answer about an image file, once the questions before are answered.
 
-        Args:
-            source: The model.
-            content: The image file.
-            tell: Takes sentences on why the answer does not come yet.
-            sentence: A sentence about the image to explain, its own caption if it is empty; None
-                asks for captions.
+        `tell` takes sentences on why it does not come yet. A `sentence` about the image is
+        explained, the captioner's own if it is empty; without one, the image is captioned.
 
         Returns:
             Of a captioner `viewer_data`, with `unknown` words if it is an explanation.

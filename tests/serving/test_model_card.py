@@ -25,7 +25,7 @@ def test_the_card_lists_signatures_with_their_shapes(exports):
         assert line in card
     assert "| `reasons` | string | [B] |" in card
     assert "-p 127.0.0.1:8500:8500" in card and "HandleReloadConfigRequest" in card
-    assert "IgnoreErrorsDataset" in card and '"b64"' in card
+    assert '"b64"' in card
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
-
 from serving import versions
 from serving.versions import find_versions, write_version
 
@@ -19,16 +17,14 @@ def modes_of(version) -> dict[str, set[int]]:
     return modes
 
 
-@pytest.fixture
-def draft(tmp_path):
-    """A version that nobody else may read, all but published, in `OUT/.writing-x`."""
-    folder = tmp_path / "out" / ".writing-x"
+def write_files(draft) -> None:
+    """Writes what nobody else may read."""
     before = os.umask(0o077)
-    (folder / "variables").mkdir(parents=True)
+    (draft / "variables").mkdir(parents=True)
     for name in ("saved_model.pb", "variables/variables.index"):
-        (folder / name).write_bytes(b"content")
+        (draft / name).write_bytes(b"content")
     os.umask(before)
-    return folder
+    assert modes_of(draft) == {"folder": {0o700}, "file": {0o600}}
 
 
 def test_only_numbered_folders_with_a_graph_are_versions(tmp_path):
@@ -39,25 +35,21 @@ def test_only_numbered_folders_with_a_graph_are_versions(tmp_path):
     (tmp_path / "3" / "variables").mkdir(parents=True)
     (tmp_path / "8").write_text("no folder")
     assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "2"}
-    draft = tmp_path / ".writing-x"
-    draft.mkdir()
-    assert versions.publish_version(draft, tmp_path) == tmp_path / "9"  # 3 and 8 are taken
+    assert write_version(tmp_path, write_files) == tmp_path / "9"  # 3 and 8 are taken
 
 
-def test_others_may_read_all_of_it_whatever_the_umask(draft):
-    assert modes_of(draft) == {"folder": {0o700}, "file": {0o600}}
-    version = versions.publish_version(draft, draft.parent)
+def test_others_may_read_all_of_it_whatever_the_umask(tmp_path):
+    version = write_version(tmp_path, write_files)
     assert modes_of(version) == {"folder": {0o755}, "file": {0o644}}
 
 
-def test_a_version_is_on_the_disk_before_it_has_its_number(draft, monkeypatch):
+def test_a_version_is_on_the_disk_before_it_has_its_number(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(versions, "sync", lambda path: synced.append((path, path.exists())))
-    inside = {draft, *draft.rglob("*")}
-    version = versions.publish_version(draft, draft.parent)
-    assert {path for path, _ in synced[:-1]} == inside and all(there for _, there in synced)
-    assert synced[-1][0] == version.parent
-    assert len(inside) == 4 and not draft.exists()
+    version = write_version(tmp_path, write_files)
+    *inside, (last, _) = synced
+    assert len(inside) == 4 and all(there for _, there in synced) and last == version.parent
+    assert not any(path.exists() for path, _ in inside)
 
 
 KILLED = """

@@ -1,7 +1,6 @@
 """Clients that send nothing, or little, or too much at once do not keep the others out."""
 
 import asyncio
-import logging
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -90,15 +89,3 @@ def test_files_bound_the_connections(monkeypatch):
     for files, most in ((-1, 256), (1024, 256), (256, 76), (64, 8)):
         monkeypatch.setattr(connections.resource, "getrlimit", lambda _, files=files: (files, -1))
         assert connections.most_connections() == most
-
-
-def test_a_message_is_told_once_a_minute(caplog):
-    log = logging.getLogger("told once a minute")
-    log.addFilter(connections.Seldom())
-    for socket_number in range(3):
-        log.error(f"no more files\nsocket {socket_number}")
-    log.error("another")
-    assert [record.msg.partition("\n")[0] for record in caplog.records] == [
-        "no more files",
-        "another",
-    ]
