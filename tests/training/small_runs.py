@@ -15,7 +15,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.trained.captioning import TrainedCaptioner
 from training import model
 from training import train as command
-from training.config import read_run_config
+from training.config import RunConfig, read_run_config
 from training.metrics import captions
 from training.resolve import settled
 from training.run_state import ownership
@@ -33,6 +33,14 @@ def check_run_dir(run_dir: Path, *flags: str) -> None:
     ownership.check_run_dir(run_dir, config, read_run_config)
 
 
+def read(
+    run_dir: Path, *flags: str, data_dir: Path | None = None, say: Callable[[str], Any] = quiet
+) -> tuple[RunConfig, command.Read]:
+    """Reads the data of such a run; returns its configuration, too."""
+    config = settled(parse(["--run-dir", str(run_dir), *flags]).config, run_dir, data_dir)
+    return config, command.read_data(config, run_dir, run_dir.parent / "cache", data_dir, say)
+
+
 def train(
     run_dir: Path,
     *flags: str,
@@ -42,11 +50,8 @@ def train(
     callbacks: tuple[keras.callbacks.Callback, ...] = (),
 ) -> TrainedCaptioner:
     """Trains such a run; the callbacks run last, feature stores go beside the run's folder."""
-    config = parse(["--run-dir", str(run_dir), *flags]).config
-    config = settled(config, run_dir, data_dir)
-    cache_dir = run_dir.parent / "cache"
-    read = command.read_data(config, run_dir, cache_dir, data_dir, say)
-    return command.train(config, read, strategy, say=say, callbacks=callbacks)
+    config, found = read(run_dir, *flags, data_dir=data_dir, say=say)
+    return command.train(config, found, strategy, say=say, callbacks=callbacks)
 
 
 def scenes_encoder(folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import runs
 from sat_tf.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
-from tests.training.small_runs import train
+from tests.training.small_runs import read, train
 from tests.training.test_model import model_like
 from training.config import to_text
 from training.first_weights import kept_words, start_from
@@ -117,11 +117,11 @@ def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path,
     assert set(words) == {*theirs, "zebra", "okapi", "near"}
     assert words[-3:] == tuple(word for word in theirs if word not in OWN.split())[-3:]
     shutil.rmtree(origin)
-    train(run, *flags, "2", data_dir=own)
-    assert read_vocabulary(run).words == words
+    _, resumed = read(run, *flags, "2", data_dir=own)
+    assert resumed.data.vocabulary.words == words
     flags[flags.index(str(origin))] = str(soft_run)
-    train(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
-    assert len(read_vocabulary(tmp_path / "de").words) == 4 + 6
+    _, german = read(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
+    assert len(german.data.vocabulary) == 4 + 6
 
 
 def test_words_that_stay_keep_their_capitals(soft_run, tmp_path):
@@ -162,15 +162,17 @@ def test_inspection_counts_the_words_that_stay_as_known(own, soft_run, tmp_path,
     assert ", and " in capsys.readouterr().out
 
 
-def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp_path, unvalidated):
+def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp_path):
     (own / "captions.csv").write_text(
         "image,caption,split\n"
         + "".join(f"{n}.jpg,ein Hund,{'dev' if n < 2 else 'train'}\n" for n in range(8))
     )
-    said, flags = [], [*FLAGS, "--init-from", str(soft_run), "--fit.epochs", "1"]
-    train(tmp_path / "run", *flags, data_dir=own, say=said.append)
-    (line,) = (line for line in said if "knows 0 of the 2 words" in line)
-    assert "It gives encoder, attention and LSTM, and no word" in line
+    flags = [*FLAGS, "--init-from", str(soft_run)]
+    _, found = read(tmp_path / "run", *flags, data_dir=own)
+    model = model_like(soft_run, len(found.data.vocabulary))
+    said = found.features.origin.give_weights(model, found.data)
+    assert "knows 0 of the 2 words" in said
+    assert "It gives encoder, attention and LSTM, and no word" in said
 
 
 @pytest.mark.parametrize(

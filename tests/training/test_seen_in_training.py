@@ -88,14 +88,6 @@ def test_what_a_run_starts_from_is_recorded_with_it(soft_run, tmp_path, tiny, un
     assert (run / "training_images.json").read_bytes() == record
 
 
-def test_an_origin_without_a_record_is_named(soft_run, tmp_path, tiny, unvalidated):
-    old = tmp_path / "old"
-    shutil.copytree(soft_run, old)
-    (old / "training_images.json").unlink()
-    train(tmp_path / "run", *tiny, "--init-from", str(old))
-    assert read_seen(tmp_path / "run").unknown == ("old",)
-
-
 def test_averages_predictions_and_locators_say_what_they_learned_from(soft_run, tmp_path, tiny):
     copy, mean = tmp_path / "copy", tmp_path / "mean"
     shutil.copytree(soft_run, copy)
