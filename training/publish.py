@@ -361,11 +361,9 @@ def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
         table = markdown_table(header, score_rows(scores, intervals))
         parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
-        tokens = report.get("tokeniser")  # reports of early versions have no signature
-        parts.append(SIGNATURE.format(f"`{report.get('signature') or f'tok:{tokens}'}`"))
-        parts += [NOT_WORDS] if tokens in OVER_CHARACTERS else []
-        measured = report.get("search")  # reports of early versions have none
-        parts += filter(None, [measured and other_search(measured, to_dict(config.search))])
+        parts.append(SIGNATURE.format(f"`{report['signature']}`"))
+        parts += [NOT_WORDS] if report["tokeniser"] in OVER_CHARACTERS else []
+        parts += filter(None, [other_search(report["search"], to_dict(config.search))])
     return "\n\n".join(parts) or "None were measured."
 
 

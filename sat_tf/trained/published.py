@@ -20,7 +20,7 @@ CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 TRAINING_IMAGES = "training_images.json"
 """Record of the images that a captioner learned from; digit models have none."""
 FAMILIARITY, CONFIDENCE = "familiarity.json", "confidence.json"
-"""A captioner's knowledge of its limits, see `limits`; those of earlier versions have none."""
+"""A captioner's knowledge of its limits, see `limits`, if it has learned them."""
 RECORDS = (TRAINING_IMAGES, FAMILIARITY, CONFIDENCE)
 """Files that a captioner can be loaded without."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
