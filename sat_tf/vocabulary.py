@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument, checked
@@ -45,14 +45,11 @@ class Vocabulary:
 
     def __post_init__(self):
         words = tuple(self.words)
-        check_argument("language", self.language, str)
-        check_argument("written", self.written, Mapping)
+        kinds = {"unit": Unit, "language": str, "segmenter": Segmenter, "written": Mapping}
+        for name, kind in kinds.items():
+            check_argument(name, getattr(self, name), kind)
         for name, written in self.written.items():
             check_argument(f"written[{name!r}]", written, str)
-        for name, options in (("unit", get_args(Unit)), ("segmenter", get_args(Segmenter))):
-            if getattr(self, name) not in options:
-                expected = f"one of {', '.join(options)}"
-                raise invalid_value(name, expected, repr(getattr(self, name)))
         if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             first = words[: len(SPECIAL_TOKENS)]
             raise invalid_value("words", f"the first words to be {SPECIAL_TOKENS}", first)

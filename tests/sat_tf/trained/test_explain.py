@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
-from sat_tf.trained import runs
 from sat_tf.trained.explain import WordByWord, explain
 from sat_tf.trained.limits import Limits
 from sat_tf.trained.lite import cache
@@ -62,10 +61,9 @@ def test_own_captions_are_explained_as_the_search_has_them_and_looking_as_enumer
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard"])
-def test_graphs_explain_as_tensorflow_does(run_of, loaded, kind, monkeypatch, tmp_path):
+def test_graphs_explain_as_tensorflow_does(run_of, loaded, kind, monkeypatch, graphs_made):
     monkeypatch.delenv(cache.SWITCH)
-    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path))
-    assert None not in runs.make_graphs(run_of[kind])
+    monkeypatch.setenv("SAT_TF_CACHE", str(graphs_made))
     captioner = sat_tf.load(run_of[kind])
     own = captioner._graphs.annotate(captioner.pixels(PIXELS)).mean(axis=1)
     noise = np.random.default_rng(0).normal(size=[2, 20, own.shape[1]])
