@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 
 from training.data.examples import Example
-from training.data.seen_images import (
-    COCO,
-    CONTENT,
-    FLICKR,
-    NAME,
-    NUMBER,
-    SeenImages,
-    Source,
-    content_key_of,
-    name_key,
-)
+from training.data.seen_images import COCO, CONTENT, FLICKR, SeenImages, content_key_of, photo_id
 
 RULES = {FLICKR: "Flickr's photo id", COCO: "COCO's image id", CONTENT: "content"}
 """Kinds that show that two images are the same, by their names in a report."""
@@ -36,16 +26,12 @@ class Overlap:
         images: Number of images of the split.
         found: Image id -> name of the source that has it; empty for the captioner itself.
         rules: Kind of `RULES` -> images that it found.
-        possible: Ids of images that have only the name or the bare number of a training image.
-        differ: Number of `possible` whose content is that of no training image.
         unknown: What the captioner started or learned from without a record of its images.
     """
 
     images: int
     found: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, int] = field(default_factory=dict)
-    possible: tuple[str, ...] = ()
-    differ: int = 0
     unknown: tuple[str, ...] = ()
 
     def details(self) -> dict[str, Any]:
@@ -55,7 +41,6 @@ class Overlap:
             "seen": len(self.found),
             "by": rules,
             "images": list(self.found),
-            "possible": len(self.possible),
             "notes": self.notes(),
         }
 
@@ -80,17 +65,6 @@ class Overlap:
                 f"learned from{whose}, {rules}, such as {_names(list(self.found))}: their scores "
                 f"are not those of new images.{boxes}"
             )
-        if self.possible:
-            reason = (
-                "their contents differ, so they are not counted as seen in training"
-                if self.differ == len(self.possible)
-                else "that alone does not show that they are the same, so they are not counted as "
-                "seen in training"
-            )
-            notes.append(
-                f"{len(self.possible):,} of {self.images:,} images have the number or name of a "
-                f"training image, such as {_names(self.possible)}: {reason}."
-            )
         if self.unknown:
             notes.append(
                 "Whether images were seen in training cannot be checked for "
@@ -114,48 +88,30 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
     """Finds the examples of a data set that a captioner learned from; None without a record."""
     if seen is None:
         return None
-    names = [name_key(example.image_id, data) for example in examples]
     owner: dict[int, tuple[str, str]] = {}  # index -> source, kind
-    for source in seen.sources:
-        for kind in (FLICKR, COCO):
-            for index in _among(names, kind, source, kind):
-                owner.setdefault(index, (source.name, kind))
+    ids = [photo_id(example.image_id, data) for example in examples]
+    for kind in (FLICKR, COCO):
+        values = [one[1] if one and one[0] == kind else None for one in ids]
+        _find(seen, kind, values, owner)
     if any(CONTENT in source.keys for source in seen.sources):
         # A match by its id needs no file; what is left is opened.
-        contents = [
-            (CONTENT, None if index in owner else content_key_of(example))
-            for index, example in enumerate(examples)
-        ]
-        for source in seen.sources:
-            for index in _among(contents, CONTENT, source, CONTENT):
-                owner.setdefault(index, (source.name, CONTENT))
-    else:
-        contents = [(CONTENT, None)] * len(examples)
-    everything = Counter(kind for source in seen.sources for kind in source.keys)
-    digested = everything[CONTENT] == len(seen.sources)
-    pairs = [(NAME, NAME), (NUMBER, NUMBER)]
-    # One of them a bare number: the same number, perhaps of another photograph.
-    pairs += [pair for kind in (FLICKR, COCO) for pair in ((NUMBER, kind), (kind, NUMBER))]
-    alike = {
-        index
-        for own, other in pairs
-        for source in seen.sources
-        for index in _among(names, own, source, other)
-    } - set(owner)
-    possible = tuple(examples[index].image_id for index in sorted(alike))
-    differ = digested * sum(contents[index][1] is not None for index in alike)
+        rest = enumerate(examples)
+        values = [None if index in owner else content_key_of(one) for index, one in rest]
+        _find(seen, CONTENT, values, owner)
     found = {examples[index].image_id: owner[index][0] for index in sorted(owner)}
     rules = Counter(kind for _, kind in owner.values())
-    return Overlap(len(examples), found, dict(rules), possible, differ, seen.unknown)
+    return Overlap(len(examples), found, dict(rules), seen.unknown)
 
 
-def _among(
-    keys: Sequence[tuple[str, int | None]], own: str, source: Source, other: str
-) -> list[int]:
-    """Indices of the images whose key of kind `own` is among the source's keys of kind `other`."""
-    places = [i for i, (kind, value) in enumerate(keys) if kind == own and value is not None]
-    values = np.array([keys[index][1] for index in places], np.int64)
-    return [places[row] for row in np.flatnonzero(np.isin(values, source.keys.get(other, ())))]
+def _find(
+    seen: SeenImages, kind: str, values: Sequence[int | None], owner: dict[int, tuple[str, str]]
+) -> None:
+    """Adds the images whose keys of a kind the first source has that knows them."""
+    places = [index for index, value in enumerate(values) if value is not None]
+    known = np.array([values[index] for index in places], np.int64)
+    for source in seen.sources:
+        for row in np.flatnonzero(np.isin(known, source.keys.get(kind, ()))):
+            owner.setdefault(places[row], (source.name, kind))
 
 
 def _names(images: Sequence[str]) -> str:

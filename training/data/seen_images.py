@@ -8,8 +8,8 @@ for Flickr8k's photo ids, 6 bytes for each further digest. An image counts as se
                 COCO
     content     48 bits of the SHA-256 of the file's length and of three pieces of it, or of pixels
 
-A number or a name alone, as in a folder of one's own, is counted but proves nothing: two data sets
-may both have a `12.jpg`, and cameras name photographs by date and time, in twelve digits.
+A number or a name alone, as in a folder of one's own, proves nothing: two data sets may both have
+a `12.jpg`, and cameras name photographs by date and time, in twelve digits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 from sat_tf.run_folder import RunFolder
 from training.data.examples import Example, StoredImage
 
-FLICKR, COCO, NUMBER, NAME, CONTENT = "flickr", "coco", "number", "name", "content"
+FLICKR, COCO, CONTENT = "flickr", "coco", "content"
 """Kinds of keys."""
 
 _FORMAT = 1
@@ -44,17 +44,16 @@ _PIECE = 4096  # bytes
 _BITS = 48
 
 
-def name_key(image_id: str, data: str) -> tuple[str, int]:
-    """Returns kind and value of the key that an image's name gives in a data set."""
+def photo_id(image_id: str, data: str) -> tuple[str, int] | None:
+    """Returns whose number of a photograph an image's name has in a data set, and the number."""
     stem, _ = os.path.splitext(image_id.rpartition("/")[2])
     if found := (_FLICKR8K if data in _OF_FLICKR else _ELSEWHERE).fullmatch(stem):
         return FLICKR, int(found[1])
     if data not in _OF_FLICKR and (found := _COCO.fullmatch(stem)):
         return COCO, int(found[1])
-    if _BARE.fullmatch(stem):
-        known = FLICKR if data in _OF_FLICKR else COCO if data == "coco_captions" else NUMBER
-        return known, int(stem)
-    return NAME, _short(f"{data}/{image_id}".encode("utf-8", "surrogateescape"))
+    if data in (*_OF_FLICKR, "coco_captions") and _BARE.fullmatch(stem):
+        return COCO if data == "coco_captions" else FLICKR, int(stem)
+    return None
 
 
 def content_key(image: Path | StoredImage | bytes | np.ndarray) -> int | None:
@@ -78,6 +77,12 @@ def content_key(image: Path | StoredImage | bytes | np.ndarray) -> int | None:
 def content_key_of(example: Example) -> int | None:
     """Returns that of an example's image, which is read if it was not before."""
     return content_key(example.image) if example.content_key is None else example.content_key
+
+
+def keys_of(example: Example, data: str) -> dict[str, int]:
+    """Returns the keys of an image of a data set by their kinds."""
+    known, digest = photo_id(example.image_id, data), content_key_of(example)
+    return dict([known] if known else []) | ({} if digest is None else {CONTENT: digest})
 
 
 def _pieces(size: int, read: Callable[[int, int], bytes]) -> bytes:
@@ -126,10 +131,8 @@ class SeenImages:
         keys: dict[str, list[int]] = {}
         count = 0
         for count, example in enumerate(examples, start=1):  # noqa: B007
-            kind, value = name_key(example.image_id, data)
-            keys.setdefault(kind, []).append(value)
-            if (digest := content_key_of(example)) is not None:
-                keys.setdefault(CONTENT, []).append(digest)
+            for kind, value in keys_of(example, data).items():
+                keys.setdefault(kind, []).append(value)
         arrays = {kind: np.unique(np.array(values, np.int64)) for kind, values in keys.items()}
         return cls((Source("", count, arrays),))
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import random
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,9 @@ from training.data.overlap import find_overlap, seen_notes
 from training.data.seen_images import (
     COCO,
     FLICKR,
-    NAME,
-    NUMBER,
     SeenImages,
     content_key,
-    name_key,
+    photo_id,
     read_seen,
 )
 
@@ -41,17 +38,17 @@ def overlap_of(train: list[Example], theirs: str, split: list[Example], ours: st
         ("1000268201_693b08cb0e.jpg", "flickr8k", (FLICKR, 1000268201)),
         ("sub/1000268201_693b08cb0e_b.png", "folder", (FLICKR, 1000268201)),
         ("1000268201.jpg", "flickr30k", (FLICKR, 1000268201)),
-        ("1000268201.jpg", "folder", (NUMBER, 1000268201)),
         ("COCO_val2014_000000391895.jpg", "coco_captions", (COCO, 391895)),
         ("COCO_val2014_000000391895.jpg", "folder", (COCO, 391895)),
-        ("000000391895.jpg", "folder", (NUMBER, 391895)),
-        ("202401011200.jpg", "folder", (NUMBER, 202401011200)),
         ("391895", "coco_captions", (COCO, 391895)),
-        ("139.jpg", "folder", (NUMBER, 139)),
+        ("202401011200.jpg", "folder", None),
+        ("VizWiz_val_00000001.jpg", "folder", None),
+        ("20240101_0000000012.jpg", "folder", None),
+        ("12_693b08cb0e.jpg", "folder", None),
     ],
 )
 def test_a_name_gives_the_number_that_its_data_set_means(image_id, data, expected):
-    assert name_key(image_id, data) == expected
+    assert photo_id(image_id, data) == expected
 
 
 def test_photographs_of_flickr8k_are_found_among_those_of_flickr30k_and_counted_by_their_id():
@@ -67,14 +64,6 @@ def test_photographs_of_flickr8k_are_found_among_those_of_flickr30k_and_counted_
     assert "940 by Flickr's photo id" in note and repr(split[0].image_id) in note
     clean = named(*(f"{number}.jpg" for number in others))
     assert overlap_of(clean, "flickr30k", split, "flickr8k").notes() == []
-
-
-def test_thirty_thousand_images_are_checked_in_two_seconds():
-    train = named(*(f"{7 * number}.jpg" for number in range(10**6, 10**6 + 30_000)))
-    split = named(*(f"{7 * n + 1}_0123456789.jpg" for n in range(10**6, 10**6 + 30_000)))
-    start = time.process_time()
-    assert overlap_of(train, "flickr30k", split, "flickr8k").notes() == []
-    assert time.process_time() - start < 2.0
 
 
 def test_the_same_content_is_found_under_another_name(tmp_path):
@@ -94,36 +83,18 @@ def test_the_same_content_is_found_under_another_name(tmp_path):
     ("trained", "theirs", "asked", "ours"),
     [
         ("1000268201.jpg", "flickr30k", "1000268201.jpg", "folder"),
-        ("139.jpg", "folder", "139.jpg", "folder"),
-        ("000000000139.jpg", "folder", "139.jpg", "folder"),
         ("COCO_val2014_000000000139.jpg", "coco_captions", "000000000139.jpg", "folder"),
         ("dog.jpg", "folder", "dog.jpg", "folder"),
     ],
 )
-def test_a_bare_number_or_a_name_is_counted_with_the_reason_not_seen(trained, theirs, asked, ours):
-    found = overlap_of(named(trained), theirs, named(asked, "other.jpg"), ours)
-    assert found.found == {} and found.possible == (asked,)
-    (note,) = found.notes()
-    assert note.startswith("1 of 2 images have the number or name of a training image")
-    assert "that alone does not show that they are the same" in note
-
-
-def test_a_name_with_other_content_is_said_to_be_of_another_image(tmp_path):
-    for folder, content in (("a", b"one"), ("b", b"two")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "1.jpg").write_bytes(content)
-    train, split = (named("1.jpg", folder=tmp_path / folder) for folder in "ab")
-    (note,) = overlap_of(train, "folder", split, "folder").notes()
-    assert "their contents differ" in note
+def test_a_bare_number_or_a_name_does_not_count(trained, theirs, asked, ours):
+    assert overlap_of(named(trained), theirs, named(asked), ours).notes() == []
 
 
 def test_numbers_of_flickr_and_coco_are_not_compared():
     coco = named("COCO_val2014_000010000001.jpg")
     found = overlap_of(coco, "coco_captions", named("10000001_0123456789.jpg"), "flickr8k")
     assert found.notes() == []
-    for own in ("VizWiz_val_00000001", "20240101_0000000012", "12_693b08cb0e"):
-        assert name_key(f"{own}.jpg", "folder")[0] == NAME
-    assert name_key("a/1 b.jpg", "folder") != name_key("b/1 b.jpg", "folder")
 
 
 def test_a_record_names_earlier_sources_once_and_those_without_a_record():
