@@ -134,7 +134,7 @@ def content_of(example: Example) -> bytes:
     image = example.image
     if isinstance(image, np.ndarray):  # drawn
         return tf.io.encode_png(image).numpy()
-    return read_content(image if isinstance(image, bytes) else image.read_bytes())
+    return read_content(image.read_bytes())
 
 
 def start_seconds(folder: Path, content: bytes) -> float:

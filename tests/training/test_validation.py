@@ -1,6 +1,7 @@
 """The score of captions after an epoch, and alarms about attention that has collapsed."""
 
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,7 @@ from training.validation import Validation
 
 def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(monkeypatch):
     def split(**captions: str) -> Split:
-        examples = (Example(name, b"", (text,)) for name, text in captions.items())
+        examples = (Example(name, Path(name), (text,)) for name, text in captions.items())
         return Split("dev", tuple(examples))
 
     train = split(a="a dog runs", b="a cat sleeps", c="a dog and a cat", d="two red cars")

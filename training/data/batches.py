@@ -23,10 +23,11 @@ from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.image_loader import ImageSource, InputSource, Views
 
+MAX_PADDING = 0.05
+"""Share of padding among an epoch's tokens that it stays below."""
 
-def plan_epoch(
-    lengths: np.ndarray, batch_size: int, seed: int, epoch: int, max_padding: float = 0.05
-) -> list[np.ndarray]:
+
+def plan_epoch(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> list[np.ndarray]:
     """Plans the batches of an epoch: every caption once, in random order and company.
 
     Captions are sorted by length, shuffled within each length, and cut into full batches, so that
@@ -40,7 +41,6 @@ def plan_epoch(
         batch_size: Maximum number of captions per batch.
         seed: At least 0; decides the order together with `epoch`.
         epoch: At least 0.
-        max_padding: Upper bound of the share of padding among the epoch's tokens.
 
     Returns:
         One int32 array of caption indices per batch.
@@ -48,7 +48,7 @@ def plan_epoch(
     rng = np.random.default_rng([seed, epoch])
     shuffled = rng.permutation(len(lengths)).astype(np.int32)
     by_length = shuffled[np.argsort(lengths[shuffled], kind="stable")]
-    batches = np.split(by_length, _cuts(np.sort(lengths), batch_size, max_padding))
+    batches = np.split(by_length, _cuts(np.sort(lengths), batch_size))
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
@@ -80,7 +80,7 @@ def plan_images(
     return [np.concatenate([rows[index] for index in batch]) for batch in plan]
 
 
-def _cuts(ordered: np.ndarray, batch_size: int, max_padding: float) -> list[int]:
+def _cuts(ordered: np.ndarray, batch_size: int) -> list[int]:
     """Returns the positions at which captions, sorted by length, are cut into batches."""
     count = len(ordered)
     edges = list(range(0, count, batch_size)) + [count]
@@ -93,7 +93,7 @@ def _cuts(ordered: np.ndarray, batch_size: int, max_padding: float) -> list[int]
         return int(ordered[stop - 1]) * (stop - start) - int(sums[stop] - sums[start])
 
     wasted = [padding(*batch) for batch in zip(edges, edges[1:], strict=False)]
-    while sum(wasted) and sum(wasted) >= max_padding * (sums[-1] + sum(wasted)):
+    while sum(wasted) and sum(wasted) >= MAX_PADDING * (sums[-1] + sum(wasted)):
         worst = int(np.argmax(wasted))
         start, stop = edges[worst], edges[worst + 1]
         # The cut that saves the most padding; it always lies between two lengths.

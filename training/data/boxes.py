@@ -23,7 +23,7 @@ from PIL import Image
 from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.box_files import BoxedPhrase, read_boxes, skipped_note, split_words
-from training.data.examples import Box, DataError, Example, Split, StoredImage, canonical_name
+from training.data.examples import AnyImage, Box, DataError, Example, Split, canonical_name
 
 WORDS = Vocabulary(SPECIAL_TOKENS)
 """Splits captions into words as they stand."""
@@ -294,7 +294,7 @@ def align_captions(
     return found
 
 
-def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -> Visible:
+def visible_boxes(image: AnyImage, resize: str) -> Visible:
     """Returns a function from boxes of an image to boxes of the encoder's view of it.
 
     A box outside the view, or that only touches it, is left out; one on its edge is cut. Edges that
@@ -374,7 +374,7 @@ def visible_phrases(
     return shown, dropped
 
 
-def image_size(image: Path | StoredImage | bytes | np.ndarray) -> tuple[int, int]:
+def image_size(image: AnyImage) -> tuple[int, int]:
     """Reads `(height, width)` of an image as it is shown, from its header alone.
 
     Raises:
@@ -382,8 +382,7 @@ def image_size(image: Path | StoredImage | bytes | np.ndarray) -> tuple[int, int
     """
     if isinstance(image, np.ndarray):
         return image.shape[0], image.shape[1]
-    content = image if isinstance(image, bytes) else image.read_bytes()
-    with Image.open(io.BytesIO(content)) as opened:
+    with Image.open(io.BytesIO(image.read_bytes())) as opened:
         turned = opened.getexif().get(EXIF_ORIENTATION, 1) in _ON_ITS_SIDE
         width, height = opened.size
     return (width, height) if turned else (height, width)

@@ -82,14 +82,17 @@ class StoredImage:
         return self.source[self.index]["image"]
 
 
+AnyImage = Path | StoredImage | np.ndarray
+"""A file, a record of a data source, or uint8 pixels `[height, width, 3]`."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Example:
     """One image with its captions.
 
     Attributes:
         image_id: Unique within the split.
-        image: A file, a record of a data source, an encoded image, or uint8 pixels
-            `[height, width, 3]`.
+        image: The image, or where it is.
         captions: The captions as written.
         phrases: Noun phrases with boxes, if the data set has them.
         group: Name of what it must share a split with, if the data set says.
@@ -99,7 +102,7 @@ class Example:
     """
 
     image_id: str
-    image: Path | StoredImage | bytes | np.ndarray
+    image: AnyImage
     captions: tuple[str, ...]
     phrases: tuple[Phrase, ...] = ()
     group: str | None = None
@@ -196,9 +199,6 @@ class Split:
                 image = np.ascontiguousarray(example.image)
                 _update(digest, [image.shape, image.dtype.str])
                 digest.update(image.data)
-            elif isinstance(example.image, bytes):
-                _update(digest, len(example.image))
-                digest.update(example.image)
         return digest.hexdigest()
 
 

@@ -240,8 +240,6 @@ def fingerprint(
         source = example.image
         if isinstance(source, np.ndarray):
             _update_array(digest, source)
-        elif isinstance(source, bytes):
-            digest.update(hashlib.sha256(source).digest())
         else:
             stamp = source.stamp if isinstance(source, StoredImage) else sha256
             digest.update(json.dumps(stamp).encode())

@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.images import resizing
-from training.data.examples import DataError, Example, Split, StoredImage
+from training.data.examples import AnyImage, DataError, Example, Split
 
 READERS = 2
 """Threads that decode while the model computes."""
@@ -25,7 +24,7 @@ _LOOK_AHEAD = 3  # batches
 
 
 def read_image(
-    image: Path | StoredImage | bytes | np.ndarray, resize: Callable[[tf.Tensor], tf.Tensor]
+    image: AnyImage, resize: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[np.ndarray, bool]:
     """Reads, decodes, turns upright and resizes an image; returns also if EXIF asked for a turn.
 
@@ -37,7 +36,7 @@ def read_image(
             return resize(image).numpy(), False
         from sat_tf.images import decoding, pillow
 
-        content = image if isinstance(image, bytes) else image.read_bytes()
+        content = image.read_bytes()
         if not content:
             raise ValueError("the file is empty")
         content = pillow.to_decodable(content)

@@ -29,7 +29,7 @@ from typing import Any, Self
 import numpy as np
 
 from sat_tf.run_folder import RunFolder
-from training.data.examples import Example, StoredImage
+from training.data.examples import AnyImage, Example, StoredImage
 
 FLICKR, COCO, CONTENT = "flickr", "coco", "content"
 """Kinds of keys."""
@@ -56,7 +56,7 @@ def photo_id(image_id: str, data: str) -> tuple[str, int] | None:
     return None
 
 
-def content_key(image: Path | StoredImage | bytes | np.ndarray) -> int | None:
+def content_key(image: AnyImage | bytes) -> int | None:
     """Returns a digest of an image; None for a record of a data source, or if it cannot be read."""
     if isinstance(image, StoredImage):
         return None  # it is known by its name; reading all records would take minutes

@@ -10,12 +10,11 @@ import functools
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from training.data.examples import Split, StoredImage
+from training.data.examples import AnyImage, Split
 
 # On photographs, scaling and compression flip up to nine of the 64 bits and change the thumbnail
 # by one or two grey levels; another photograph changes it by more than ten.
@@ -102,9 +101,8 @@ def _candidates(prints: Prints, others: Prints) -> Iterator[tuple[int, list[int]
                 yield int(row), places[moved == moved.min()].tolist()
 
 
-def _digest(image: Path | StoredImage | bytes | np.ndarray) -> bytes:
+def _digest(image: AnyImage) -> bytes:
     """SHA-256 of an encoded image, or of the pixels of a drawn one."""
     if isinstance(image, np.ndarray):
         return hashlib.sha256(image.tobytes()).digest()
-    content = image if isinstance(image, bytes) else image.read_bytes()
-    return hashlib.sha256(content).digest()
+    return hashlib.sha256(image.read_bytes()).digest()

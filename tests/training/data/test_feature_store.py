@@ -102,7 +102,8 @@ def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif_of(6))
     store = open_store(tmp_path, encoder, examples)
     assert store.rotated == [5]
-    upright = Example("upright", pillow.upright(examples[5].image.read_bytes()), ("a",))
+    (tmp_path / "upright").write_bytes(pillow.upright(examples[5].image.read_bytes()))
+    upright = Example("upright", tmp_path / "upright", ("a",))
     turned = open_store(tmp_path, encoder, [upright])
     np.testing.assert_array_equal(store.read([5]), turned.read([0]))
 
@@ -159,8 +160,6 @@ def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkey
         identity(examples=on_disk[::-1]),
         identity(examples=drawn(3)),
         identity(examples=drawn(3, seed=1)),
-        identity(examples=[Example("a", b"x", ())]),
-        identity(examples=[Example("a", b"y", ())]),
     ]
     before = identity()
     on_disk[1].image.write_bytes(on_disk[1].image.read_bytes() + b"\0")

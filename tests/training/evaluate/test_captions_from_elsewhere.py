@@ -89,7 +89,7 @@ def test_missing_captions_and_unknown_images_are_named():
     with pytest.raises(DataError, match=r"1 of 4 captions .* such as 'x.jpg'.* called 'a'"):
         captions_of(SPLIT, {"a": "", "b": "", "c": "", "x.jpg": ""}, PATH)
     # An image that cannot be decoded needs no caption, unless there is no other.
-    broken = Example("x", b"no image", ("c",))
+    broken = Example("x", Path(__file__), ("c",))
     split = dataclasses.replace(SPLIT, examples=(*SPLIT.examples, broken))
     assert list(captions_of(split, dict.fromkeys("abc", "a cat"), PATH)) == ["a", "b", "c"]
     with pytest.raises(DataError, match=r"3 of 4 images .* such as 'a'"):

@@ -9,14 +9,16 @@ from PIL import Image, ImageOps
 
 from tests.image_files import encode
 from tests.training.data.own_images import encoded, photograph
-from training.data.examples import Example, Split
+from training.data.examples import Example, Split, StoredImage
 from training.inspect.duplicates import Prints, find_twins
 
 
 def split_of(name: str, *files: bytes, size: int = 64) -> tuple[Split, Prints]:
     """A split of encoded images, with their prints."""
-    examples = [Example(f"{name}{n}", content, ("a",)) for n, content in enumerate(files)]
-    return Split(name, tuple(examples)), prints_of(map(pixels_of, files), len(files), size)
+    records = [{"image": content} for content in files]
+    images = [StoredImage(records, n, f"{name}{n}") for n in range(len(files))]
+    examples = tuple(Example(image.stamp, image, ("a",)) for image in images)
+    return Split(name, examples), prints_of(map(pixels_of, files), len(files), size)
 
 
 def prints_of(images, count: int, size: int) -> Prints:
@@ -54,12 +56,12 @@ def test_a_copy_of_a_file_is_identical():
 def test_an_image_scaled_or_compressed_again_is_the_same(scale, quality):
     train = split_of("train", *(encoded(photograph(n)) for n in range(20)))
     for n in range(20):
-        copy = shrunken(pixels_of(train[0].examples[n].image), scale, quality)
+        copy = shrunken(pixels_of(train[0].examples[n].image.read_bytes()), scale, quality)
         assert twins(split_of("dev", copy), train) == [("dev0", f"train{n}", False)]
 
 
 def test_images_that_cannot_be_read_have_no_twins():
-    blank = (Split("dev", (Example("dev0", b"", ("a",)),)), Prints.empty(1))
+    blank = (Split("dev", (Example("dev0", Path("dev0"), ("a",)),)), Prints.empty(1))
     black = split_of("train", encoded(Image.new("RGB", (60, 60)), "PNG"))
     assert twins(blank, black) == [] and twins(black, blank) == []
 

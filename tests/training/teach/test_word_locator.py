@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_only_words_that_an_image_tells_are_located(learned):
 @pytest.mark.parametrize(("fewest", "known"), [(2, ("rare",)), (3, ())])
 def test_words_of_too_few_images_are_left_out(fewest, known):
     texts = ("rare a", "rare a", "a", "a", "a")
-    examples = [Example(str(n), b"", (text,)) for n, text in enumerate(texts)]
+    examples = [Example(str(n), Path(str(n)), (text,)) for n, text in enumerate(texts)]
     assert words_to_locate(examples, fewest) == known
 
 
