@@ -79,6 +79,9 @@ def run(arguments: Arguments) -> int:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
+    if arguments.json or arguments.html is not None:
+        from sat_tf.trained import viewer
+        from training.evaluate.reports import caption_fields
     failed, entries = 0, []
     for path, figure, photo in zip(images, figures, read_ahead(images, try_decode), strict=True):
         if isinstance(photo, ValueError):
@@ -95,28 +98,21 @@ def run(arguments: Arguments) -> int:
             drawn = save_attention_figure(figure, shown, caption, **options)
             figure = figure if drawn else None
         if arguments.html is not None:
-            from sat_tf.trained.viewer import image_entry
-
-            entries.append(image_entry(captioner, whole, caption, path.name))
+            entries.append(viewer.image_entry(captioner, whole, caption, path.name))
         if arguments.json:
-            from sat_tf.trained.viewer import caption_data, common_facts
-            from training.evaluate.reports import caption_fields
-
             words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
             row = {"image": str(path), **caption_fields(caption), **words}
             row |= {"figure": figure and str(figure)}
-            row |= common_facts(captioner, captioner.path.name)
-            print(json_line(row | caption_data(captioner, whole.shape[:2], caption)))
+            row |= viewer.common_facts(captioner, captioner.path.name)
+            print(json_line(row | viewer.caption_data(captioner, whole.shape[:2], caption)))
         else:
             drawn = f", {figure}" if figure else ""
             print(printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"))
             if is_unlike(caption.familiarity):
                 print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)
     if arguments.html is not None:
-        from sat_tf.trained.viewer import common_facts, report_page
-
-        common = common_facts(captioner, arguments.run_dir.name)
-        write_atomically(arguments.html, report_page("Captions", entries, common=common))
+        common = viewer.common_facts(captioner, arguments.run_dir.name)
+        write_atomically(arguments.html, viewer.report_page("Captions", entries, common=common))
         print(f"Page: {arguments.html}", file=sys.stderr)
     if failed:
         print(f"{failed} of {len(images)} images could not be read.", file=sys.stderr)

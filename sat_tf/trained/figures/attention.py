@@ -112,13 +112,15 @@ def attention_frames(
     image: np.ndarray,
     words: Sequence[str],
     alpha: np.ndarray | None,
-    beta: np.ndarray | None = None,
     title: str | None = None,
-    cell: int = 160,
-    chosen: Sequence[int] | None = None,
     language: str = "",
+    cell: int = 160,
+    **options: Any,
 ) -> list[np.ndarray]:
     """Draws `attention_figure`, whose arguments it takes, as an animation without gates.
+
+    Args:
+        **options: `beta` and `chosen`.
 
     Returns:
         `T + 1` frames, uint8 `[., ., 3]`: the image, then lit up for each word; below it the words,
@@ -128,7 +130,7 @@ def attention_frames(
     apart = "" if title == "".join(words) else " "
     style = lettering_of(apart.join(words), language)
     require_fonts(apart.join(words), style)
-    tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
+    tiles = _attention_tiles(image, words, alpha, cell=cell, **options)
     height, width = tiles[0].shape[:2]
     places, x, line = [], gap, 0
     for word in words:
