@@ -217,10 +217,46 @@ class TarImages(Sequence):
 
 def read_tar(source: Source) -> Iterator[Record]:
     """Reads a webdataset shard: KEY.jpg with KEY.txt, or KEY.json that holds the caption."""
-    path, places = source.path, {}
-    texts: dict[str, dict[str, bytes]] = {}
+    places, texts = _members(source)
+    kinds = {kind for of_key in texts.values() for kind in of_key}
+    if {"txt", "json"} <= kinds:
+        source.note("captions are those of the .txt files; the .json files are not read")
+    keys = Counter(key for key, _ in places.values())
+    if several := [key for key, count in keys.items() if count > 1 and key in texts]:
+        source.note(f"{len(several)} texts serve several images each, such as that of {several[0]}")
+    if alone := texts.keys() - keys.keys():
+        source.note(f"{len(alone)} texts have no image, such as that of {min(alone)}")
+    images = TarImages(source.path, tuple(place for _, place in places.values()))
+    stamp = _stamp(source.path)
+    written = {
+        f"{key}.json": _member_text(source, f"{key}.json", of_key["json"])
+        for key, of_key in texts.items()
+        if "json" in of_key and not {"txt", "caption"} & set(of_key)
+    }
+    found = _json_records(source, written)
+    for index, (name, (key, _)) in enumerate(places.items()):
+        place, stored = f"member {name}", StoredImage(images, index, f"{stamp}/{name}")
+        if record := found.get(f"{key}.json"):
+            yield dataclasses.replace(record, image=name, place=place, stored=stored)
+            continue
+        of_key = texts.get(key, {})
+        text = of_key.get("caption", of_key.get("txt"))
+        captions = [] if text is None else _member_text(source, name, text).splitlines() or [""]
+        yield source.record(place, name, captions, stored=stored)
+
+
+Places = dict[str, tuple[str, tuple[int, int]]]
+"""Name of each image in a tar -> its key, offset and size."""
+Texts = dict[str, dict[str, bytes]]
+"""Key -> the contents of its texts by kind."""
+
+
+def _members(source: Source) -> tuple[Places, Texts]:
+    """Finds the images in a tar, and reads the texts."""
+    places: Places = {}
+    texts: Texts = {}
     try:
-        with tarfile.open(path, "r:") as tar:
+        with tarfile.open(source.path, "r:") as tar:
             for member in tar:
                 folder, slash, file = member.name.rpartition("/")
                 linked = places.get(member.linkname)  # a hard link: the file is in the tar once
@@ -251,45 +287,17 @@ def read_tar(source: Source) -> Iterator[Record]:
             f"{len(places)} images and no text; pack KEY.txt with the caption of KEY.jpg beside "
             "it, or unpack the images and name their caption file with `--data.captions`",
         )
-    kinds = {kind for of_key in texts.values() for kind in of_key}
-    if {"txt", "json"} <= kinds:
-        source.note("captions are those of the .txt files; the .json files are not read")
-    keys = Counter(key for key, _ in places.values())
-    if several := [key for key, count in keys.items() if count > 1 and key in texts]:
-        source.note(f"{len(several)} texts serve several images each, such as that of {several[0]}")
-    if alone := texts.keys() - keys.keys():
-        source.note(f"{len(alone)} texts have no image, such as that of {min(alone)}")
-    images = TarImages(path, tuple(place for _, place in places.values()))
-    stamp = _stamp(path)
-    found = _json_records(
-        source,
-        {
-            f"{key}.json": _member_text(source, f"{key}.json", of_key["json"])
-            for key, of_key in texts.items()
-            if "json" in of_key and not {"txt", "caption"} & set(of_key)
-        },
-    )
-    for index, (name, (key, _)) in enumerate(places.items()):
-        of_key = texts.get(key, {})
-        text = of_key.get("caption", of_key.get("txt"))
-        captions = [] if text is None else _member_text(source, name, text).splitlines() or [""]
-        stored = StoredImage(images, index, f"{stamp}/{name}")
-        record = source.record(f"member {name}", name, captions, stored=stored)
-        if in_json := found.get(f"{key}.json"):
-            record = dataclasses.replace(in_json, image=name, place=record.place, stored=stored)
-        yield record
+    return places, texts
 
 
-def _by_first_dot(
-    places: Mapping[str, tuple[str, Any]], texts: Mapping[str, Mapping[str, bytes]]
-) -> tuple[dict[str, tuple[str, Any]], dict[str, dict[str, bytes]]]:
+def _by_first_dot(places: Places, texts: Texts) -> tuple[Places, Texts]:
     """Takes as keys the names up to their first dots, as webdataset does: KEY.in.jpg, KEY.0.txt."""
 
     def short(key: str) -> str:
         folder, slash, file = key.rpartition("/")
         return f"{folder}{slash}{file.partition('.')[0]}"
 
-    joined: dict[str, dict[str, bytes]] = {}
+    joined: Texts = {}
     for key, of_key in sorted(texts.items()):
         for kind, content in of_key.items():
             before = joined.setdefault(short(key), {}).get(kind)
