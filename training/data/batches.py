@@ -39,8 +39,8 @@ def plan_epoch(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> l
     Args:
         lengths: `[N]` tokens per caption.
         batch_size: Maximum number of captions per batch.
-        seed: At least 0; decides the order together with `epoch`.
-        epoch: At least 0.
+        seed: Decides the order together with `epoch`.
+        epoch: At least 0, as `seed`.
 
     Returns:
         One int32 array of caption indices per batch.
@@ -65,8 +65,8 @@ def plan_images(
         lengths: `[N]` tokens per caption.
         batch_size: Approximate number of captions per batch: all batches have equally many
             images, except for the last ones.
-        seed: As in `plan_epoch`.
-        epoch: As in `plan_epoch`.
+        seed: As in `plan_epoch`, like `epoch`.
+        epoch: Number of the epoch.
 
     Returns:
         One int array of caption indices per batch.
@@ -218,12 +218,6 @@ def scoring_batches(
     """Every caption once, in plain views, for teacher-forced scores.
 
     Images come with all their captions, so that the encoder sees each of them only once.
-
-    Args:
-        source: Images or annotations.
-        table: The captions.
-        batch_size: Captions per batch.
-        shard: As in `training_batches`.
 
     Returns:
         The dataset and the number of batches.

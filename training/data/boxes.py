@@ -135,12 +135,7 @@ def place_phrases(
     phrases: Mapping[str, Sequence[BoxedPhrase]],
     vocabulary: Vocabulary = WORDS,
 ) -> tuple[Placed, Counter[str]]:
-    """Finds phrases among the tokens of a split's captions.
-
-    Args:
-        examples: The split's.
-        phrases: Image -> its phrases.
-        vocabulary: Splits captions; by default, into words.
+    """Finds the phrases of images, by name, among the tokens of a split's captions.
 
     Returns:
         The phrases by caption; and reason -> how many were left out for it.
@@ -259,14 +254,8 @@ def align_captions(
     """Finds the caption that each sentence is.
 
     It has the same words (of several such captions, the one of the same index comes first), or else
-    is the closest one. No caption is given to two sentences.
-
-    Args:
-        sentences: The sentences.
-        captions: Words of each caption.
-
-    Returns:
-        Sentence -> its caption; a sentence that no caption is close to is left out.
+    is the closest one. No caption is given to two sentences, and none to a sentence that no
+    caption is close to.
     """
     found: dict[Sentence, Alignment] = {}
     changed, free = [], dict(enumerate(map(tuple, captions)))
@@ -340,11 +329,6 @@ def visible_phrases(
     examples: Sequence[Example], placed: Placed, resize: str
 ) -> tuple[Placed, Counter[str]]:
     """Moves the boxes of phrases into the encoder's view.
-
-    Args:
-        examples: The split's.
-        placed: The phrases by caption.
-        resize: The encoder's policy.
 
     Returns:
         The phrases that the view shows; and reason -> how many were left out for it.

@@ -233,13 +233,9 @@ class ShardWriter:
         examples: Mapping[int, Example] | Sequence[Example],
         advance: Callable[[int], object] = lambda count: None,
     ) -> None:
-        """Computes and writes a shard and its notes.
+        """Computes and writes a shard and its notes, by the examples of at least the shard.
 
-        Args:
-            shards: The store's shards.
-            shard: Number of the shard.
-            examples: The examples by index; those of the shard suffice.
-            advance: Is told the number of images after each batch.
+        `advance` is told the number of images after each batch.
         """
         loader, indices = ImageLoader(examples, self._size, self._resize), shards.indices(shard)
 
@@ -292,7 +288,7 @@ def write_on_spark(
     examples: Sequence[Example],
     resize: str,
 ) -> None:
-    """Computes the missing shards on Spark's workers; takes the place of `write_missing`.
+    """Computes the missing shards on Spark's workers, in place of `write_missing`.
 
     Raises:
         DataError: Spark gave up; the shards that are done stay.
@@ -333,7 +329,7 @@ def write_shards(
         rows: Numbers of shards, each with its examples by index.
         shards: The store's shards.
         sent: Class, configuration and weights of the encoder.
-        resize: `crop` or `squash`.
+        resize: The encoder's policy.
         cores: Threads of an operation.
     """
     for shard, examples in rows:

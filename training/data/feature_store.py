@@ -148,15 +148,11 @@ class FeatureStore:
         return self._shards.count
 
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
-        """Reads annotations; needs the memory of the result, whatever the store's size.
+        """Reads float16 `[n, L, D]`, in the memory of the result, whatever the store's size.
 
         Args:
-            indices: `[n]` positions in the list of examples, in any order, with or without
-                repetitions.
+            indices: `[n]`, in any order, with or without repetitions.
             views: Views of the images; mirroring is the only one that is stored, if it is.
-
-        Returns:
-            float16 `[n, L, D]`; zeros for a skipped image.
 
         Raises:
             IndexError: An index is out of range.

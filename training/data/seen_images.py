@@ -155,9 +155,7 @@ class SeenImages:
     def after_captioner(self, name: str, place: str | Path | None = None) -> SeenImages:
         """Adds the images of a run or published captioner, by the last part of its path.
 
-        Args:
-            name: What `published.locate` takes.
-            place: Where it was found, if the name may lead elsewhere by now.
+        `place` is where it was found, if its name may lead elsewhere by now.
         """
         from sat_tf.trained import published
 

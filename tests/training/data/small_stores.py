@@ -45,10 +45,6 @@ def close(actual: np.ndarray, desired: np.ndarray) -> None:
     np.testing.assert_allclose(actual.astype("f4"), desired.astype("f4"), atol=2e-3, rtol=2e-3)
 
 
-def bytes_on_disk(store: FeatureStore) -> int:
-    return sum(path.stat().st_size for path in store.path.glob("*.f16"))
-
-
 def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
     """Calls `act` with the number of images before the encoder annotates a batch."""
     original = feature_shards.compile_encoder

@@ -7,17 +7,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, same, slopes, table_of
 from training.data import image_loader
 from training.data.batches import (
+    MAX_PADDING,
     Shard,
+    plan_epoch,
+    plan_images,
     prefetched,
     readable_rows,
     scoring_batches,
     training_batches,
 )
-from training.data.examples import DataError
-from training.data.image_loader import ImageSource
+from training.data.examples import DataError, Split
+from training.data.feature_store import FeatureStore
+from training.data.image_loader import ImageSource, Views
+from training.data.input_source import open_input_source
 
 
 def test_every_caption_of_an_epoch_comes_once_with_its_own_image():
@@ -172,3 +178,109 @@ def test_prefetched_from_the_first_up_to_the_last() -> None:
 
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
     assert numbers(itertools.islice(dataset, 4)) == [5, 6, 7, 8]
+
+
+# Shaped like Flickr8k's: a hump around 13 tokens and a long thin tail.
+LENGTHS = np.clip(np.random.default_rng(1).gamma(9.0, 1.5, 30_000) + 1, 3, 42).astype(np.int32)
+
+
+def padding_share(lengths, plan):
+    """The share of padding among all tokens of an epoch's batches."""
+    padded = sum(len(batch) * int(lengths[batch].max()) for batch in plan)
+    return 1.0 - sum(int(lengths[batch].sum()) for batch in plan) / padded
+
+
+def sizes_and_lengths(lengths, plan):
+    return sorted((len(batch), int(lengths[batch].max())) for batch in plan)
+
+
+@pytest.mark.parametrize("batch_size", [64, 128])
+def test_every_caption_is_in_one_batch_and_batches_are_full_with_little_padding(batch_size):
+    plan = plan_epoch(LENGTHS, batch_size, seed=0, epoch=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(len(LENGTHS)))
+    sizes = sorted(map(len, plan))
+    assert len(plan) == -(-len(LENGTHS) // batch_size)
+    assert sizes[-1] == sizes[2] == batch_size and sizes[0] >= batch_size // 2
+    assert padding_share(LENGTHS, plan) < 0.02
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50, 129, 200])
+def test_padding_stays_below_the_bound_with_few_captions(count):
+    lengths = LENGTHS[:count]
+    plan = plan_epoch(lengths, 64, seed=0, epoch=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(count))
+    assert padding_share(lengths, plan) < MAX_PADDING
+
+
+def test_a_plan_depends_on_seed_and_epoch_alone_and_its_shapes_on_neither():
+    lengths = LENGTHS[:3_001]
+    shapes = [sizes_and_lengths(lengths, plan_epoch(lengths, 64, 0, epoch)) for epoch in range(4)]
+    assert all(shape == shapes[0] for shape in shapes)
+    assert len({length for _, length in shapes[0]}) <= len(np.unique(lengths))
+    first = plan_epoch(LENGTHS, 64, seed=3, epoch=2)
+    np.random.seed(0)
+    again = plan_epoch(LENGTHS.copy(), 64, seed=3, epoch=2)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    for seed, epoch in ((3, 3), (4, 2), (2, 3)):
+        other = plan_epoch(LENGTHS, 64, seed=seed, epoch=epoch)
+        assert not np.array_equal(np.concatenate(first), np.concatenate(other))
+
+
+def test_whole_images_make_batches_of_about_the_size_asked_for():
+    images = np.repeat(np.arange(6000) * 2, 5)  # the other numbers are of skipped images
+    plan = plan_images(images, LENGTHS, 64, seed=0, epoch=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(len(LENGTHS)))
+    for batch in plan:
+        assert (np.unique(images[batch], return_counts=True)[1] == 5).all()
+    assert sorted(map(len, plan))[3:] == [65] * (len(plan) - 3)
+    assert padding_share(LENGTHS, plan) < 0.35
+    images = np.array([0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 5, 5])
+    plans = [plan_images(images, LENGTHS[:12], 4, 0, epoch) for epoch in (0, 0, 1, 2, 3)]
+    texts = [[batch.tolist() for batch in plan] for plan in plans]
+    assert texts[0] == texts[1] and texts.count(texts[0]) == 2
+    assert {len(plan) for plan in plans} == {len(plans[0])}
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 7, 64])
+@pytest.mark.parametrize(("workers", "devices"), [(1, 1), (2, 1), (2, 3), (3, 2)])
+def test_the_shards_of_all_workers_make_the_batch(size, workers, devices):
+    shards = [Shard(w * devices, devices, workers * devices) for w in range(workers)]
+    parts = [range(size)[shard.part(size, d)] for shard in shards for d in range(devices)]
+    assert [row for part in parts for row in part] == list(range(size))
+    sizes = list(map(len, parts))
+    assert max(sizes) - min(sizes) <= 1
+
+
+def seen(*mirrored: bool) -> Views:
+    return Views(np.array(mirrored), np.zeros([len(mirrored), 2]))
+
+
+def test_corrupt_and_missing_files_are_skipped_and_never_in_a_batch(tmp_path):
+    examples = files(tmp_path, corrupt=(1,))
+    examples[2].image.unlink()
+    table, vocabulary = table_of(examples)
+    source = ImageSource(examples, SIZE, "crop")
+    assert sorted(source.skipped) == [1, 2] and "not a JPEG" in source.skipped[1]
+    assert source.skipped[2] == "cannot be read: No such file or directory"
+    (first,) = epochs(source, table, 0, 1)
+    words = {vocabulary.words[tokens[1]] for batch in first for tokens in batch["tokens"]}
+    assert words == {"w0", "w3"}
+
+
+def test_a_frozen_encoder_reads_from_the_store_and_a_trained_one_images(tmp_path):
+    split = Split("train", drawn(3))
+    frozen = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
+    assert isinstance(frozen, FeatureStore) and frozen.mirrored
+    assert frozen.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
+    plain = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path)
+    assert plain.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
+    moving = open_input_source(Encoder("scenes_cnn", SIZE, trainable=True), "crop", split, tmp_path)
+    assert isinstance(moving, ImageSource) and not moving.mirrored
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_a_split_without_a_readable_image_is_an_error(tmp_path, trainable):
+    split = Split("dev", files(tmp_path / "files", corrupt=(0, 1, 2, 3)))
+    encoder = Encoder("scenes_cnn", SIZE, trainable=trainable)
+    with pytest.raises(DataError, match="No image of the dev split can be read"):
+        open_input_source(encoder, "crop", split, tmp_path / "cache")
