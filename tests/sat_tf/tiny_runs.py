@@ -1,7 +1,10 @@
 """Folders of tiny runs with random weights, and an image for them."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import keras
 import numpy as np
@@ -29,14 +32,28 @@ def write_run(path: Path, kind: str = "soft", hidden_dim: int = 8) -> Path:
         "attention": {"kind": kind},
         "search": {"beam": 3, "max_length": 5},
     }
-    config = from_dict(CaptionerConfig, values)
     vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1)
-    path.mkdir()
+    return write_random(path, values, vocabulary, {"recipe": "mine", "seed": 3})
+
+
+def write_random(
+    path: Path,
+    values: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    scale: float = 1.0,
+) -> Path:
+    """Writes a run of random weights, of which those of the decoder's matrices are scaled."""
+    config = from_dict(CaptionerConfig, values)
+    path.mkdir(parents=True)
     folder = RunFolder(path)
-    folder.config.write_text(json.dumps(to_dict(config) | {"recipe": "mine", "seed": 3}))
+    folder.config.write_text(json.dumps(to_dict(config) | {**facts}))
     vocabulary.save(folder.vocabulary)
     keras.utils.set_random_seed(1)  # the same weights whatever ran before in this process
     model = Captioner(config, len(vocabulary), load_encoder_weights=False)
+    for variable in model.decoder.trainable_variables:
+        if len(variable.shape) == 2:
+            variable.assign(variable * scale)
     weights.save_weights(model, folder.best_weights)
     return path
 

@@ -17,7 +17,6 @@ from tests.serving.export_fixtures import (  # noqa: F401  (fixtures are found b
     exports,
     images,
     litert_exports,
-    make_run,
 )
 
 

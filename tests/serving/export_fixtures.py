@@ -1,13 +1,11 @@
 """Tiny runs, exported once, and the answers of their exports."""
 
 import functools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,11 +13,6 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
-from sat_tf import weights
-from sat_tf.captioner import Captioner
-from sat_tf.config import CaptionerConfig
-from sat_tf.fields import from_dict, to_dict
-from sat_tf.run_folder import RunFolder
 from sat_tf.trained import runs
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
@@ -27,6 +20,7 @@ from serving.saved_model import load_call
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
 from tests.image_files import encode, smooth
+from tests.sat_tf.tiny_runs import write_random
 
 CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
 KINDS = {kind: {"kind": kind} for kind in ("soft", "hard", "none")}
@@ -82,18 +76,8 @@ def write_run(
         "attention": attention,
         "search": search,
     }
-    config = from_dict(CaptionerConfig, values)
     vocabulary = vocabulary or Vocabulary.from_captions(CAPTIONS, 1, unit=unit, language="en")
-    folder.mkdir(parents=True)
-    RunFolder(folder).config.write_text(json.dumps(to_dict(config)))
-    vocabulary.save(RunFolder(folder).vocabulary)
-    keras.utils.set_random_seed(1)
-    model = Captioner(config, len(vocabulary), load_encoder_weights=False)
-    for variable in model.decoder.trainable_variables:
-        if len(variable.shape) == 2:
-            variable.assign(variable * 4.0)
-    weights.save_weights(model, RunFolder(folder).best_weights)
-    return folder
+    return write_random(folder, values, vocabulary, scale=4.0)
 
 
 def good_images() -> dict[str, bytes]:
@@ -176,12 +160,6 @@ def texts_of(value: np.ndarray) -> np.ndarray | list:
     if value.dtype != object:
         return value
     return np.vectorize(bytes.decode, otypes=[object])(value).tolist()
-
-
-@pytest.fixture(scope="session")
-def make_run():
-    """`write_run`, for tests that need their own."""
-    return write_run
 
 
 @pytest.fixture(scope="session")

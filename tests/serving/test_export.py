@@ -9,6 +9,7 @@ import pytest
 import sat_tf
 from serving.export import export, main
 from serving.saved_model import load_call
+from tests.serving.export_fixtures import write_run
 
 FILES = {
     "saved_model.pb",
@@ -42,8 +43,8 @@ def test_it_holds_known_files_the_weights_once_and_no_pickle(exports):
     assert [name for name, path in found.items() if is_pickle(path.read_bytes())] == []
 
 
-def test_the_command_exports_the_next_version_and_prints_what_is_inside(make_run, tmp_path, capsys):
-    run_dir = make_run(tmp_path / "run", {"kind": "hard"})
+def test_the_command_exports_the_next_version_and_prints_what_is_inside(tmp_path, capsys):
+    run_dir = write_run(tmp_path / "run", {"kind": "hard"})
     (run_dir / "export" / "7").mkdir(parents=True)
     (run_dir / "export" / "not_a_version").mkdir()
     argv = ["--beam", "2", "--length-power", "0.5", "--max-length", "4", "--inference", "argmax"]
@@ -57,8 +58,8 @@ def test_the_command_exports_the_next_version_and_prints_what_is_inside(make_run
     assert "[B, 2, 5]" in card and str(version) in said
 
 
-def test_a_setting_that_cannot_be_is_one_error_and_no_version(make_run, tmp_path, capsys):
-    run_dir = make_run(tmp_path / "run", {"kind": "hard", "inference": "sample"})
+def test_a_setting_that_cannot_be_is_one_error_and_no_version(tmp_path, capsys):
+    run_dir = write_run(tmp_path / "run", {"kind": "hard", "inference": "sample"})
     assert main(["--run-dir", str(run_dir)]) == 2
     said = capsys.readouterr().err
     assert said.startswith("Error: ") and "`inference`: expected expectation or argmax" in said
@@ -66,10 +67,10 @@ def test_a_setting_that_cannot_be_is_one_error_and_no_version(make_run, tmp_path
 
 
 @pytest.mark.slow
-def test_a_fine_tuned_backbone_is_exported_too(make_run, tmp_path, images):
+def test_a_fine_tuned_backbone_is_exported_too(tmp_path, images):
     encoder = {"name": "mobilenet_v2", "image_size": 64, "resize": "squash"}
     encoder |= {"trainable": True, "trainable_from": "block_16_expand"}
-    captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))
+    captioner = sat_tf.load(write_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))
     call = load_call(export(captioner, tmp_path / "out"))
     answer = call("serving_default", np.array(images.files[:2], object))
     for row, file in enumerate(images.files[:2]):

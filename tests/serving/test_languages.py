@@ -18,6 +18,7 @@ from serving.saved_model import load_call
 from serving.signatures import write_captions
 from serving.web.model_process import ModelProcess
 from serving.web.model_process import captioner as captioner_of
+from tests.serving.export_fixtures import write_run
 
 CAPTIONS = {
     "zh": ["一个 男人 骑 自行车", "两只 狗 在 草地 上 跑 3.5 米"],
@@ -45,9 +46,9 @@ def vocabulary_of(language: str, unit: str) -> Vocabulary:
         pytest.param("hi", "subwords", marks=pytest.mark.slow),
     ],
 )
-def test_every_runtime_writes_equal_words(tmp_path, monkeypatch, make_run, images, language, unit):
+def test_every_runtime_writes_equal_words(tmp_path, monkeypatch, images, language, unit):
     vocabulary = vocabulary_of(language, unit)
-    captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
+    captioner = sat_tf.load(write_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
     export_module.export(captioner, tmp_path / "served")
     export_module.export(captioner, tmp_path / "light", None, "litert", "float32")
     served, light = tmp_path / "served" / "1", tmp_path / "light" / "1"

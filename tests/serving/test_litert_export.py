@@ -12,6 +12,7 @@ from serving.export import export, main
 from serving.model_card import described_precision
 from serving.versions import CARD_FILE
 from tests.image_files import smooth
+from tests.serving.export_fixtures import write_run
 
 
 @pytest.mark.parametrize(
@@ -48,8 +49,8 @@ def test_weights_are_stored_once_and_smaller_with_fewer_bits(exports, litert_exp
     }
 
 
-def test_the_command_exports_and_prints_what_is_inside(make_run, tmp_path, capsys):
-    run_dir = make_run(tmp_path / "run", {"kind": "soft"})
+def test_the_command_exports_and_prints_what_is_inside(tmp_path, capsys):
+    run_dir = write_run(tmp_path / "run", {"kind": "soft"})
     photographs = tmp_path / "photographs"
     photographs.mkdir()
     smooth().save(photographs / "a.png")
