@@ -282,7 +282,7 @@ def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address):
         (502, "The server's answer cannot be read (status 502)."),
     ):
         answer = {"status": status, "content_type": "text/html", "body": "<html>nginx</html>"}
-        page.route("**/api/captions", lambda route, answer=answer: route.fulfill(**answer))
+        page.route("**/api/captions", lambda route, _, answer=answer: route.fulfill(**answer))
         choose(page)
         page.get_by_text(says).first.wait_for()
         page.unroute("**/api/captions")
