@@ -29,11 +29,7 @@ Files = list[tuple[Path, str | None]]
 
 
 def find_caption_files(
-    data_dir: Path,
-    named: str | None,
-    images: ImageFolder,
-    read: Read,
-    reasons: dict[Path, str],
+    data_dir: Path, named: str | None, images: ImageFolder, read: Read, reasons: dict[Path, str]
 ) -> Files:
     """The caption file or files: those named, else the only one, or one per split.
 

@@ -13,12 +13,7 @@ from training.config import DataConfig
 from training.data.config import parse_places
 from training.data.examples import DataError
 from training.data.sources import load_split
-from training.data.sources.name_splits import (
-    EXACT_BELOW,
-    TENTHS,
-    choose_places,
-    hashed_split,
-)
+from training.data.sources.name_splits import EXACT_BELOW, TENTHS, choose_places, hashed_split
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
 
@@ -261,8 +256,7 @@ def test_the_caption_file_is_found_or_named(folder):
 
 
 @pytest.mark.parametrize(
-    ("written", "on_disk"),
-    [("a.jpg", "A.JPG"), ("a.jpeg", "a.jpg"), ("TÜR.png", "Tür.png")],
+    ("written", "on_disk"), [("a.jpg", "A.JPG"), ("a.jpeg", "a.jpg"), ("TÜR.png", "Tür.png")]
 )
 def test_the_only_file_with_nearly_the_name_is_meant(tmp_path, written, on_disk):
     touch(tmp_path / on_disk)

@@ -2,15 +2,7 @@
 
 import pytest
 
-from tests.training.data.sources.caption_forms import (
-    A,
-    B,
-    chat,
-    everything,
-    load,
-    table,
-    write,
-)
+from tests.training.data.sources.caption_forms import A, B, chat, everything, load, table, write
 from training.data.examples import DataError
 
 
@@ -33,17 +25,14 @@ OF_A = {
     },
     "a chat that shows its image": {"c.jsonl": [chat("a.jpg")]},
     "a description of Google Photos": {
-        "a.jpg.json": {"title": "a.jpg", "description": A, "url": "https://x/1"},
+        "a.jpg.json": {"title": "a.jpg", "description": A, "url": "https://x/1"}
     },
     "two files of an image's name": {"a.txt": A, "a.jpg.txt": B},
     "values within objects": {
         "c.json": [{"pk": 1, "fields": {"image": [{"filename": "a.jpg"}], "caption": A}}]
     },
     "records deep in an answer": {
-        "c.json": {
-            "ok": 1,
-            "data": {"photos": {"edges": [{"node": {"file": "a.jpg", "alt": A}}]}},
-        }
+        "c.json": {"ok": 1, "data": {"photos": {"edges": [{"node": {"file": "a.jpg", "alt": A}}]}}}
     },
     "a table of phpMyAdmin": {
         "c.json": [{"type": "header"}, {"type": "table", "data": [{"file": "a.jpg", "text": A}]}]
@@ -68,17 +57,14 @@ OF_A = {
     "XMP beside an image": {
         "a.jpg.xmp": '<x:xmpmeta xmlns:x="adobe:ns:meta/" xmlns:dc="http://purl.org/dc/elements/1.1/"'
         ' xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><dc:description><rdf:Alt>'
-        f"<rdf:li>{A}</rdf:li></rdf:Alt></dc:description></x:xmpmeta>",
+        f"<rdf:li>{A}</rdf:li></rdf:Alt></dc:description></x:xmpmeta>"
     },
     "an object within a list beside an image": {
-        "a.jpg.json": [{"SourceFile": "a.jpg", "IPTC": {"Caption": A}}],
+        "a.jpg.json": [{"SourceFile": "a.jpg", "IPTC": {"Caption": A}}]
     },
     "a caption before tags": {"a.caption": A, "a.txt": "red, ball, grass"},
     "a file called the caption of an image": {"a_caption.txt": A},
-    "XMP of a camera beside a table": {
-        "a.xmp": "<x/>",
-        "captions.txt": f"a.jpg\t{A}\n",
-    },
+    "XMP of a camera beside a table": {"a.xmp": "<x/>", "captions.txt": f"a.jpg\t{A}\n"},
     "no text, as MySQL writes it": {"c.txt": table("image\tcaption", f"a.jpg\t{A}", "a.jpg\t\\N")},
     "a dash before the caption": {"c.txt": f"a.jpg - {A}\n"},
     "titles above the headings": {

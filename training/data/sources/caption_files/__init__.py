@@ -39,10 +39,7 @@ from training.data.sources.image_folder import ImageFolder
 
 
 def read_caption_file(
-    path: Path,
-    columns: str | None = None,
-    images: ImageFolder | None = None,
-    divided: bool = False,
+    path: Path, columns: str | None = None, images: ImageFolder | None = None, divided: bool = False
 ) -> CaptionFile:
     """Reads a caption file.
 

@@ -18,11 +18,7 @@ from training.data.sources.caption_files.records import (
     as_captions,
     known_split,
 )
-from training.data.sources.caption_files.roles import (
-    is_caption,
-    is_image_name,
-    mostly,
-)
+from training.data.sources.caption_files.roles import is_caption, is_image_name, mostly
 from training.data.sources.caption_files.tools import (
     WHOLE,
     attributes_of,

@@ -13,11 +13,7 @@ from itertools import islice
 from typing import Any
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.records import (
-    IMAGE_SUFFIXES,
-    Record,
-    Source,
-)
+from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Record, Source
 from training.data.sources.caption_files.roles import (
     Chosen,
     is_image_name,
@@ -25,13 +21,7 @@ from training.data.sources.caption_files.roles import (
     plain,
     plain_choice,
 )
-from training.data.sources.text_files import (
-    in_order,
-    lines,
-    read_text,
-    read_token_lines,
-    token_of,
-)
+from training.data.sources.text_files import in_order, lines, read_text, read_token_lines, token_of
 
 Rows = list[tuple[int, list[str]]]
 """Rows with the line at which each begins."""

@@ -8,12 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from training.data.sources.caption_files.records import (
-    Record,
-    Source,
-    as_captions,
-    known_split,
-)
+from training.data.sources.caption_files.records import Record, Source, as_captions, known_split
 from training.data.sources.caption_files.roles import is_caption, is_image_name
 from training.data.sources.text_files import read_text
 
