@@ -57,6 +57,11 @@ _UNSPACED += ("JAVANESE", "BALINESE", "TAI LE", "TAI THAM", "TAI VIET", "NEW TAI
 _SCRIPT = re.compile(r"NEW TAI LUE|TAI \w+|\S+")  # at the start of a letter's Unicode name
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
+_FAULTS = {
+    "entities": "HTML entities (&amp;), which are read as the characters that they stand for",
+    "nothing": "nothing but nan, none or null, as programs write empty cells: empty them, or "
+    "remove their rows",
+}
 _MANY_ALIKE, _FEW_ALIKE = 0.05, 3  # share, and number, of images with one caption
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
 _WORDS = re.compile(r"\w+")
@@ -129,8 +134,8 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         words = learn_vocabulary(config.data, found.words["train"])
         vocabulary = words.with_more(found.attempt(kept_words_of, config) or {})
         size, kept = len(words) - len(SPECIAL_TOKENS), len(vocabulary) - len(words)
-        report["vocabulary"] = {"unit": words.unit, "size": size, "kept": kept}
-        report["vocabulary"]["min_count"] = config.data.min_count
+        sizes = {"size": size, "kept": kept, "min_count": config.data.min_count}
+        report["vocabulary"] = {"unit": words.unit, **sizes}
         amount = _add_captions(found, config.data, vocabulary)
         if config.data.name == "folder":
             few = list(little_data.sentences(amount, config.data, config.init_from))
@@ -171,6 +176,7 @@ def _image_figures(split: Split, scan: ImageScan) -> dict[str, Any]:
     kinds = Counter(
         NO_FILE if reason.startswith(NO_FILE) else NO_CAPTIONS for _, reason in split.skipped
     )
+    outside = _distribution(100 * scan.outside)
     return {
         "listed": len(split) + len(split.skipped),
         "used": len(split) - len(scan.skipped),
@@ -178,9 +184,7 @@ def _image_figures(split: Split, scan: ImageScan) -> dict[str, Any]:
         "no_captions": kinds[NO_CAPTIONS],
         "unreadable": len(scan.skipped),
         "rotated": len(scan.rotated),
-        "outside": {
-            name: round(100 * share) for name, share in _distribution(scan.outside).items()
-        },
+        "outside": {name: round(percent) for name, percent in outside.items()},
         "mostly_outside": int(np.sum(scan.outside > _MOST_OUTSIDE)),
         "dark": scan.dark,
     }
@@ -215,11 +219,8 @@ def _add_captions(found: Survey, data: DataConfig, vocabulary: Vocabulary) -> Am
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
-        report["commonest_caption"] = {
-            "caption": as_utf8(written[caption]),
-            "share": count / images,
-        }
-        report["commonest_caption"]["images"] = count
+        shared = {"caption": as_utf8(written[caption]), "share": count / images}
+        report["commonest_caption"] = shared | {"images": count}
     return amount
 
 
@@ -387,11 +388,10 @@ def warnings_of(report: dict[str, Any], config: DataConfig) -> list[str]:
 def _about_images(report: dict[str, Any]) -> Iterator[str]:
     splits = report["splits"].items()
     for name, split in splits:
+        total = counted(split["listed"], "image")
         if lost := split["listed"] - split["used"]:
-            total = counted(split["listed"], "image")
             yield f"{lost} of {total} of {name} skipped; see `skipped` in inspect.json."
         if split["no_file"] >= max(split["listed"] / 2, 1):
-            total = counted(split["listed"], "image")
             yield (
                 f"{split['no_file']} of {total} of {name} have no file: name the folder that their "
                 "names start from with `--data.image-dir`, copy the images there, or remove them "
@@ -445,16 +445,9 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
-    if entities := sum(split["entities"] for split in splits.values()):
-        yield (
-            f"{counted(entities, 'caption')} with HTML entities (&amp;), which are read as the "
-            "characters that they stand for."
-        )
-    if nothing := sum(split["nothing"] for split in splits.values()):
-        yield (
-            f"{counted(nothing, 'caption')} with nothing but nan, none or null, as programs write "
-            "empty cells: empty them, or remove their rows."
-        )
+    for key, fault in _FAULTS.items():
+        if count := sum(split[key] for split in splits.values()):
+            yield f"{counted(count, 'caption')} with {fault}."
     with_signs = sum(split["with_signs"] for split in splits.values())
     if with_signs > _MANY_SIGNS * sum(split["captions"] for split in splits.values()):
         signs = [item for split in splits.values() for item in split["signs"].items()][:3]
