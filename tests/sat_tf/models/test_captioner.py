@@ -53,17 +53,6 @@ def test_evaluation_gives_the_likelihood_a_token():
     np.testing.assert_allclose(got, -picked[targets != PAD].mean(), rtol=1e-5)
 
 
-def test_training_is_fixed_by_its_seed():
-    def losses(seed):
-        model = make_model("hard", decoder={"output_dropout": 0.5})
-        model.compile(optimizer="adam", jit_compile=False, run_eagerly=True, seed=seed)
-        return fit(model, make_batch(2))
-
-    once = losses(1)
-    assert once == losses(1)
-    assert once != losses(2)
-
-
 @pytest.mark.parametrize("trainable", [False, True])
 def test_only_a_trainable_encoder_learns_from_images(trainable):
     model = make_model(trainable=trainable)
@@ -122,15 +111,13 @@ def test_annotations_are_dropped_for_an_image_and_words_for_a_caption():
     assert rows(output_dropout=0.5) == [True, False, False, False]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_mixed_precision_trains_with_float32_losses(kind):
+def test_mixed_precision_trains_with_float32_losses():
     keras.config.set_dtype_policy("mixed_bfloat16")
-    model = make_model(kind, trainable=True)
+    model = make_model("hard", trainable=True)
     batch = make_batch(inputs="images")
     taught = model(batch)
     assert {part.dtype for part in taught} == {tf.float32}
-    given = {"baseline": model.baseline} if kind == "hard" else {}
-    terms = model.objective.terms(taught, batch["tokens"][:, 1:], **given)
+    terms = model.objective.terms(taught, batch["tokens"][:, 1:], baseline=model.baseline)
     assert terms.loss.dtype == tf.float32
     assert model.annotate(batch).dtype == tf.bfloat16
     assert {w.dtype for w in model.weights} == {"float32"}
@@ -139,9 +126,7 @@ def test_mixed_precision_trains_with_float32_losses(kind):
     (logs,) = fit(model, batch)
     assert np.isfinite(list(logs.values())).all()
     assert any(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
-    alpha, _ = model.search(model.annotate(batch)).auxiliary if kind != "none" else (None, None)
-    if alpha is not None:
-        assert alpha.dtype == tf.float32
+    assert model.search(model.annotate(batch)).auxiliary[0].dtype == tf.float32
 
 
 # --- configuration ---

@@ -1,6 +1,5 @@
 """The captioner on several devices: the same training, different draws."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -18,35 +17,18 @@ from tests.sat_tf.models.captioner_models import (
 from training.distributed import make_strategy
 
 
-class Epochs(keras.callbacks.Callback):
-    """Keeps the logs of every epoch."""
-
-    def on_train_begin(self, logs=None):
-        self.logs = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.logs.append({name: float(value) for name, value in logs.items()})
-
-
 def trained(strategy, config, weights, batch):
     """A step an epoch: within one, Keras reports means over the replicas' own means."""
     with strategy.scope():
         model = Captioner(config, VOCABULARY)
         model.set_weights(weights)
         compile_model(model, clip_norm=1.0)
-    epochs = Epochs()
     # Two captions on one replica and one on the other; two on each; one and none.
     data = as_dataset(batch, 4)
     data = as_dataset(batch, 3).skip(1).take(1).concatenate(data.take(1)).concatenate(data.skip(2))
-    model.fit(
-        data,
-        epochs=3,
-        steps_per_epoch=1,
-        shuffle=False,
-        verbose=0,
-        callbacks=[epochs],
-    )
-    return model, epochs.logs
+    options = {"epochs": 3, "steps_per_epoch": 1, "shuffle": False, "verbose": 0}
+    logs = model.fit(data, **options).history
+    return model, [{name: logs[name][epoch] for name in logs} for epoch in range(3)]
 
 
 # Hard attention without its draws: the terms that remain do not depend on the replica.
@@ -126,8 +108,6 @@ def test_the_first_baseline_is_the_mean_return_over_both_replicas():
     strategy = make_strategy("mirrored")
     with strategy.scope():
         model = compile_model(make_model("hard", expectation_probability=0.0))
-    epochs = Epochs()
-    model.fit(as_dataset(make_batch(3), 3), verbose=0, callbacks=[epochs])
-    (logs,) = epochs.logs
+    logs = model.fit(as_dataset(make_batch(3), 3), verbose=0).history
     np.testing.assert_allclose(logs["baseline"], logs["reward"], rtol=1e-5)
     np.testing.assert_allclose(model.baseline.value, logs["reward"], rtol=1e-5)

@@ -79,18 +79,6 @@ def test_auxiliary_follows_the_ancestry_and_is_zero_past_the_length(beam):
             assert hypotheses.auxiliary["pair"][image, k, :, 1].tolist() == [-n for n in nodes]
 
 
-@pytest.mark.parametrize("beam", [1, 3, 5])
-def test_never_empty_even_when_end_dominates(beam):
-    model = TreeModel(seed=9)
-    logits = model.log_probs.copy()
-    logits[:, :, END] += 50.0
-    model.set_logits(logits)
-    hypotheses = model.search(beam)
-    assert (hypotheses.lengths[:, 0] == 1).all()
-    assert (hypotheses.lengths >= 1).all()
-    assert model.search(1, min_length=0).lengths.tolist() == [[0]] * 3
-
-
 def test_forbidden_tokens_are_never_generated():
     model = TreeModel(seed=11)
     logits = model.log_probs.copy()
