@@ -260,7 +260,7 @@ def test_without_litert_tensorflow_captions_and_one_line_says_so(run_of, monkeyp
     monkeypatch.setattr(cache, "find_spec", lambda _: None)
     captioner = sat_tf.load(run_of["soft"])
     assert captioner.caption(PIXELS).text and not cache.usable(captioner.config)
-    (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
+    (line,) = caplog.messages
     assert "`pip install ai-edge-litert`" in line
     with pytest.raises(RunError, match="soft cannot caption without TensorFlow: LiteRT is not"):
         runs.graphs_of(run_of["soft"])

@@ -22,38 +22,6 @@ def test_a_jpeg_decodes_to_the_pixels_pillow_gives(options):
     np.testing.assert_array_equal(decoding.decode(content), expected)
 
 
-@pytest.mark.parametrize(
-    ("mode", "kind"),
-    [
-        ("RGB", "PNG"),
-        ("P", "PNG"),
-        ("RGBA", "PNG"),
-        ("LA", "PNG"),
-        ("L", "JPEG"),
-        ("CMYK", "JPEG"),
-        ("RGB", "GIF"),
-        ("RGB", "BMP"),
-        ("RGBA", "BMP"),
-        ("L", "BMP"),
-        ("P", "BMP"),
-        ("RGB", "WEBP"),
-        ("RGBA", "WEBP"),
-    ],
-)
-def test_every_format_decodes_to_rgb(mode, kind):
-    image = Image.new("RGB", (20, 12), ORANGE).convert(mode)
-    expected = np.asarray(image.convert("RGB"))
-    decoded = decoding.decode(encode(image, kind)).numpy()
-    assert decoded.shape == (12, 20, 3) and decoded.dtype == np.uint8
-    np.testing.assert_allclose(decoded.astype(int), expected.astype(int), atol=6)
-
-
-def test_a_16_bit_png_decodes_to_its_high_byte():
-    values = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
-    decoded = decoding.decode(encode(Image.fromarray(values), "PNG")).numpy()
-    np.testing.assert_allclose(decoded[..., 0].astype(int), values // 256, atol=1)
-
-
 @pytest.mark.parametrize("colours", [256, 7])
 def test_a_bmp_of_8_bits_is_read_through_its_palette(colours):
     image = smooth().quantize(colours)

@@ -22,7 +22,9 @@ def read_in_tensorflow(image, size, policy):
 @pytest.mark.parametrize("policy", ["crop", "squash"])
 @pytest.mark.parametrize("size", [24, 100])
 def test_every_format_is_read_as_in_training(policy, size):
-    for name, content in good_images().items():
+    more = [("LA", "PNG"), ("RGBA", "BMP"), ("L", "BMP"), ("P", "BMP"), ("RGBA", "WEBP")]
+    modes = {f"{kind} {mode}": encode(smooth().convert(mode), kind) for mode, kind in more}
+    for name, content in (good_images() | modes).items():
         ours, theirs = (read(content, size, policy) for read in (read_pixels, read_in_tensorflow))
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, err_msg=name)

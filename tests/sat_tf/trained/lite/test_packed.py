@@ -54,10 +54,8 @@ def wheel(whole, tmp_path_factory) -> Path:
 
 
 def same(found, expected) -> bool:
-    return (found.text, found.alternatives[0][0]) == (
-        expected.text,
-        expected.alternatives[0][0],
-    ) and np.allclose(found.alpha, expected.alpha, atol=1e-4)
+    texts = [(one.text, one.alternatives[0][0]) for one in (found, expected)]
+    return texts[0] == texts[1] and np.allclose(found.alpha, expected.alpha, atol=1e-4)
 
 
 def test_a_wheel_captions_without_tensorflow_as_the_weights_do(wheel, whole, tmp_path):
@@ -65,11 +63,7 @@ def test_a_wheel_captions_without_tensorflow_as_the_weights_do(wheel, whole, tmp
     command = [sys.executable, "-c", WITHOUT, wheel, tmp_path / "a.png"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    os.environ[cache.SWITCH] = "0"
-    try:
-        expected = sat_tf.load(whole).caption(png())
-    finally:
-        del os.environ[cache.SWITCH]
+    expected = runs.load_captioner(whole).caption(png())
     assert done.stdout.strip() == expected.text
     captioner = sat_tf.load(wheel)
     assert same(captioner.caption(png()), expected)
@@ -88,7 +82,7 @@ def test_a_cache_that_takes_nothing_does_not_matter(wheel, monkeypatch, tmp_path
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "file"))
     for _ in range(2):
         assert same(sat_tf.load(wheel).caption(PIXELS), expected)
-    (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
+    (line,) = caplog.messages
     assert "The graphs are unpacked each time" in line and str(tmp_path / "file") in line
 
 
