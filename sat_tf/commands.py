@@ -111,7 +111,8 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
 
     given = sys.argv[1:] if argv is None else argv
     try:
-        return tyro.cli(arguments, args=given, prog=program(module), **options)
+        with _unbroken_docstrings():
+            return tyro.cli(arguments, args=given, prog=program(module), **options)
     except SystemExit as end:
         if end.code:
             known = {
@@ -122,6 +123,25 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
         else:
             _reader_left()
         raise
+
+
+@contextlib.contextmanager
+def _unbroken_docstrings() -> Iterator[None]:
+    """Joins the lines of docstrings, whose breaks tyro would keep where they are indented."""
+    try:
+        from tyro import _docstrings
+
+        written = _docstrings.parse_docstring_from_object
+    except (ImportError, AttributeError):  # private names: without them help has more line breaks
+        yield
+        return
+    _docstrings.parse_docstring_from_object = lambda owner: {
+        field: " ".join(text.split()) for field, text in written(owner).items()
+    }
+    try:
+        yield
+    finally:
+        _docstrings.parse_docstring_from_object = written
 
 
 def _hints(argv: Sequence[str], known: Collection[str]) -> Iterator[str]:
