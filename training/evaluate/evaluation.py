@@ -31,9 +31,9 @@ from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
 from training.limits import judge_captions, learn_confidence, too_few
-from training.metrics.calibration import calibrate
+from training.metrics.calibration import calibration_error, reliability
 from training.metrics.captions import score_captions
-from training.metrics.scene_words import scene_word_confidence, word_scores
+from training.metrics.scene_words import word_scores
 from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES, FIGURES = 100, 48
@@ -191,12 +191,14 @@ def evaluate(
                 f"{reading.unknown_share:.0%} of the references' {captioner.vocabulary.unit} are "
                 "unknown to the captioner: perplexity and calibration count them all as one."
             )
-        in_words = captioner.vocabulary.unit == "words"
-        judged = scene_word_confidence(captions, split) if in_words else None
         scores |= likelihood | word_scores(texts, split)
-        calibration, own_intervals, bins = calibrate(words, judged)
-        scores |= calibration
-        intervals |= own_intervals
+        error, bins = calibration_error(words), reliability(words)
+        scores |= {
+            "calibration_error": error.difference,
+            "next_word_accuracy": 100.0 * float(words.right.mean()),
+            "next_word_confidence": 100.0 * float(words.confidence.mean()),
+        }
+        intervals["calibration_error"] = error
         report["calibration"] = {name: np.round(each, 2) for name, each in bins._asdict().items()}
         if boxes is not None and boxes.path is None:
             grounding = ground_drawn(reading, boxes.phrases, captions)

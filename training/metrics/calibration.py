@@ -41,30 +41,6 @@ class Reliability(NamedTuple):
     accuracy: np.ndarray
 
 
-def calibrate(
-    words: WordConfidence, judged: WordConfidence | None = None
-) -> tuple[dict[str, float], dict[str, Interval], Reliability]:
-    """Measures the calibration of words.
-
-    Args:
-        words: Next words, teacher-forced.
-        judged: Words of generated captions that the data can judge, if any.
-
-    Returns:
-        `calibration_error`, `next_word_accuracy` and `next_word_confidence`, percent, and
-        `words_auroc` if words could be judged; the intervals of the first and the last; and the
-        reliability diagram.
-    """
-    intervals = {"calibration_error": calibration_error(words)}
-    told = confidence_auroc(judged) if judged is not None and len(judged.right) else None
-    if told is not None:
-        intervals["words_auroc"] = told
-    scores = {name: found.difference for name, found in intervals.items()}
-    scores["next_word_accuracy"] = 100.0 * float(words.right.mean())
-    scores["next_word_confidence"] = 100.0 * float(words.confidence.mean())
-    return scores, intervals, reliability(words)
-
-
 def reliability(found: WordConfidence, bins: int = BINS) -> Reliability:
     """Divides [0, 1] into bins of equal width, closed at the upper end."""
     words, confidence, right = (part.sum(axis=0) for part in _by_image(found, bins))

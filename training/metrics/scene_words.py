@@ -7,36 +7,24 @@ neighbouring phrases. They are compared with the objects of the image, whatever 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from sat_tf.tokens import tokenize
 from training.data.examples import Example, Split
 from training.data.sources.scenes import COLOURS, RELATIONS, SHAPES, SIZES, relation
-from training.metrics.calibration import WordConfidence
-
-if TYPE_CHECKING:
-    from sat_tf.trained.captions import Caption
 
 _RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
-_ATTRIBUTES = ("size", "colour", "shape")
 _BETWEEN = ("a", "an", "the", "one")
 
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """Attributes that a caption gives to one object; None if it gives none.
-
-    `start` is the place of the first of them among the caption's words.
-    """
+    """Attributes that a caption gives to one object; None if it gives none."""
 
     size: str | None
     colour: str | None
     shape: str | None
-    start: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -90,7 +78,7 @@ def _read_phrase(words: list[str], at: int) -> tuple[NounPhrase | None, int]:
             found.append(None)
     if found[1] is None and found[2] is None:
         return None, 1
-    return NounPhrase(*found, start=at), end - at
+    return NounPhrase(*found), end - at
 
 
 def _read_relation(words: list[str], at: int) -> tuple[str | None, int]:
@@ -169,38 +157,3 @@ def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
             named = [objects[owner[phrase]].box for phrase in (first, second) if phrase in owner]
             count("relation", len(named) == 2 and relation(*named) == name)
     return {f"words_{key}": 100.0 * sum(own) / len(own) for key, own in sorted(marks.items())}
-
-
-def judge_words(caption: str, example: Example) -> dict[int, bool]:
-    """Judges the words for a size, a colour or a shape.
-
-    A phrase that no object is matched to, see `word_scores`, is wrong in every word.
-
-    Returns:
-        Place among the caption's words -> whether the word is right.
-    """
-    objects, (phrases, _) = _references(example), parse(caption)
-    matches = zip(objects, _match(objects, phrases), strict=True)
-    owners = {chosen: item for item, chosen in matches if chosen is not None}
-    judged = {}
-    for index, phrase in enumerate(phrases):
-        item = owners.get(index)
-        given = [name for name in _ATTRIBUTES if getattr(phrase, name) is not None]
-        for place, name in enumerate(given, start=phrase.start):
-            judged[place] = item is not None and getattr(item, name) == getattr(phrase, name)
-    return judged
-
-
-def scene_word_confidence(captions: Mapping[str, Caption], split: Split) -> WordConfidence:
-    """Judges the words for sizes, colours and shapes in captions of drawn scenes.
-
-    Images whose objects no phrase names are left out.
-    """
-    rows = [
-        (float(np.exp(captions[example.image_id].log_probs[place])), right, image)
-        for image, example in enumerate(split.examples)
-        if example.phrases and example.image_id in captions
-        for place, right in judge_words(captions[example.image_id].text, example).items()
-    ]
-    confidence, right, image = np.array(rows, float).reshape(-1, 3).T
-    return WordConfidence(confidence, right.astype(bool), image.astype(int))

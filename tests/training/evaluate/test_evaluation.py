@@ -71,9 +71,12 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
     assert len(set(top.image)) == 2
 
 
-def test_many_unknown_words_are_a_note_beside_the_perplexity(captioner, split, source):
+def test_next_words_are_scored_and_many_unknown_ones_are_a_note(captioner, split, source):
     config = read_run_config(captioner.path)
-    known = evaluate(Reading(captioner, split, source), config.data, config.search).report["notes"]
+    reading = Reading(captioner, split, source)
+    report = evaluate(reading, config.data, config.search).report
+    known, (_, words) = report["notes"], reading.likelihood()
+    assert report["scores"]["next_word_accuracy"] == pytest.approx(100 * words.right.mean())
     captions = {"captions": ("zebras graze a lot",), "phrases": ()}
     odd = [dataclasses.replace(e, **captions) for e in split.examples]
     others = dataclasses.replace(split, examples=tuple(odd))

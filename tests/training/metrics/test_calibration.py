@@ -5,7 +5,6 @@ import pytest
 
 from training.metrics.calibration import (
     WordConfidence,
-    calibrate,
     calibration_error,
     confidence_auroc,
     reliability,
@@ -88,15 +87,3 @@ def test_intervals_of_the_error_hold_the_truth_as_often_as_they_say(images, too_
         assert found.low <= found.difference <= found.high
         held += found.low <= truth <= found.high
     assert held >= 55  # 57 of 60 are 95 %
-
-
-def test_scores_and_intervals_are_of_the_words():
-    words = WordConfidence(np.array([0.5, 0.9]), np.array([False, True]), np.array([0, 1]))
-    scores, intervals, _ = calibrate(words)
-    assert scores == {
-        "calibration_error": pytest.approx(30.0),
-        "next_word_accuracy": pytest.approx(50.0),
-        "next_word_confidence": pytest.approx(70.0),
-    }
-    assert set(intervals) == {"calibration_error"}
-    assert calibrate(words, words)[0]["words_auroc"] == pytest.approx(100.0)
