@@ -66,6 +66,7 @@ def skewed_rows(count, rng):
 
 @pytest.mark.slow
 def test_intervals_of_bleu_4_on_100_images_cover_the_truth_as_often_as_they_say(monkeypatch):
+    monkeypatch.setattr(bootstrap, "SAMPLES", 400)
     rng, sets = np.random.default_rng(0), 300
     population = skewed_rows(100_000, rng)
     truth = float(bleu_scores(population.sum(axis=0))["bleu_4"])
