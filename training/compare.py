@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import tyro
@@ -84,14 +84,10 @@ def run(arguments: Arguments) -> str:
         raise invalid_value("runs", f"{2 * seeds} to {len(LABELS) * seeds} folders", len(runs))
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
-    folders = [evaluation_folder(path, split) for path in runs]
-    reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
-    for path, report in zip(runs, reports, strict=True):
-        if SYSTEM_KEY in report:
-            raise ValueError(f"{path} is a digit system; only captioners can be compared.")
+    found = [Evaluated.read(evaluation_folder(path, split), split) for path in runs]
     systems = zip(LABELS, _by_system(runs, seeds), strict=False)
     lines = [f"{label}: {', '.join(map(str, paths))}" for label, paths in systems]
-    lines += compare(list(map(Evaluated.read, folders, reports)), arguments)
+    lines += compare(found, arguments)
     return "\n".join(lines).rstrip()
 
 
@@ -129,15 +125,22 @@ class Evaluated:
     grounding: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def read(cls, folder: Path, report: Mapping) -> Self:
-        """Reads captions and grounding beside a report.
+    def read(cls, folder: Path, split: str) -> Self:
+        """Reads a report, and captions and grounding beside it.
 
         Raises:
-            ValueError: They are missing, or the report is of something else.
+            ValueError: One is missing, or the report is of something else or on another split.
         """
-        path = folder / CAPTIONS_FILE
-        if "split_fingerprint" not in report:
-            raise ValueError(f"{folder / REPORT_FILE} is not the report of an evaluation.")
+        file, path = folder / REPORT_FILE, folder / CAPTIONS_FILE
+        try:
+            report = json.loads(file.read_text("utf-8"))
+            found, _ = report["split"], report["configuration"]["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{file} is not the report of an evaluation.") from error
+        if SYSTEM_KEY in report:
+            raise ValueError(f"{folder} is of a digit system; only captioners can be compared.")
+        if found != split:
+            raise ValueError(f"{folder} is an evaluation on {found}: expected one on {split}.")
         if not path.is_file():
             raise ValueError(f"{path} is missing: run `python -m training.evaluate` again.")
         captions = parse_captions(path.read_bytes(), path)
@@ -218,23 +221,6 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
             f"{min(left_out)!r}."
         )
     return lines
-
-
-def read_report(report: Path, split: str) -> dict[str, Any]:
-    """Reads the report of an evaluation on a split.
-
-    Raises:
-        ValueError: It is not a report, or one on another split.
-    """
-    try:
-        found = json.loads(report.read_text("utf-8"))
-        found_split, _ = found["split"], found["configuration"]["data"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{report} is not the report of an evaluation.") from error
-    if found_split != split:
-        message = f"{report.parent} is an evaluation on {found_split}: expected one on {split}."
-        raise ValueError(message)
-    return found
 
 
 def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:

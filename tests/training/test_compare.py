@@ -140,6 +140,8 @@ def test_evaluations_on_other_data_are_not_compared(capsys, soft_run, copy):
     rewrite(copy, "report.json", lambda report: report.update(split_fingerprint="0" * 64))
     said = refused(capsys, soft_run, copy)
     assert str(copy) in said and "other images or captions" in said
+    rewrite(copy, "report.json", lambda report: report.update(system="ram"))
+    assert "only captioners can be compared" in refused(capsys, soft_run, copy)
 
 
 def test_scores_of_several_tokenisers_or_languages_are_not_compared(capsys, soft_run, copy):
