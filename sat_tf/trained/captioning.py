@@ -259,8 +259,7 @@ class TrainedCaptioner:
     def _read_tokens(self, annotations: tf.Tensor, tokens: Sequence[int]) -> WordByWord:
         import tensorflow as tf
 
-        from sat_tf.trained.explain import WordByWord
-        from sat_tf.trained.reading import read_tokens
+        from sat_tf.trained.explain import WordByWord, read_tokens
 
         if self._reader is None:
             read = functools.partial(read_tokens, self.model)
