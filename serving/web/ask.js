@@ -1,8 +1,13 @@
 // The page's engine: questions to its own server, with patience for models that are being loaded or busy.
+// A page without a server has the engine of local.js in this place.
 "use strict";
 
-const SatAsk = (() => {
+const SatEngine = (() => {
   const AGAIN_AFTER = 1000; // ms
+  const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
+  const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
+  const LONGEST = 1600; // pixels of its longer side then
+  let most = 20; // MB
 
   class Refused extends Error {
     constructor(message, status) {
@@ -27,11 +32,7 @@ const SatAsk = (() => {
     return answering(fetch(url, { method: "POST", body: form, signal }));
   }
 
-  async function post(url, fields, signal) {
-    return read(await send(url, fields, signal));
-  }
-
-  async function read(response) {
+  async function contentOf(response) {
     let data;
     try {
       data = await response.json();
@@ -40,20 +41,16 @@ const SatAsk = (() => {
       data = null; // a proxy's page, or half an answer
     }
     if (response.ok && data) return data;
-    throw new Refused((data && data.error) || inWords(response.status), response.status);
-  }
-
-  // Of an answer that is not from the page's own server.
-  function inWords(status) {
+    const { status } = response;
     const what = status === 413 ? "The file is larger than a proxy in between accepts" : "The server's answer cannot be read";
-    return `${what} (status ${status}).`;
+    throw new Refused((data && data.error) || `${what} (status ${status}).`, status);
   }
 
   // Posts again while a model is away or busy, until the signal aborts; `waiting` is told why.
   async function ask(url, fields, signal, waiting) {
     for (;;) {
       try {
-        return await post(url, fields, signal);
+        return await contentOf(await send(url, fields, signal));
       } catch (error) {
         if (error.status !== 503 && error.status !== 429) throw error;
         waiting(error.message);
@@ -66,7 +63,7 @@ const SatAsk = (() => {
   // Posts once, and hands over each line of JSON of the answer when it comes.
   async function lines(url, fields, signal, take) {
     const response = await send(url, fields, signal);
-    if (!response.ok) return read(response);
+    if (!response.ok) return contentOf(response);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
@@ -77,16 +74,6 @@ const SatAsk = (() => {
       parts.filter(Boolean).forEach((part) => take(JSON.parse(part)));
     }
   }
-
-  return { ask, lines, Refused };
-})();
-
-// What the page asks; a page without a server has the engine of local.js in this place.
-const SatEngine = (() => {
-  const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
-  const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
-  const LONGEST = 1600; // pixels of its longer side then
-  let most = 20; // MB
 
   async function json(path) {
     try {
@@ -128,14 +115,14 @@ const SatEngine = (() => {
   }
 
   function captions(image, { signal }, take) {
-    return SatAsk.lines("api/captions", { image }, signal, (line) => {
-      if (OF_THE_PHOTOGRAPH.has(line.status)) throw new SatAsk.Refused(line.error, line.status);
+    return lines("api/captions", { image }, signal, (line) => {
+      if (OF_THE_PHOTOGRAPH.has(line.status)) throw new Refused(line.error, line.status);
       take(line);
     });
   }
 
   function explain(image, { model, sentence, signal }) {
-    return SatAsk.ask("api/explain", { image, model, sentence }, signal, () => {});
+    return ask("api/explain", { image, model, sentence }, signal, () => {});
   }
 
   // The models of a further view of the page, and what one of them makes of a drawing on a canvas;
@@ -145,7 +132,7 @@ const SatEngine = (() => {
   async function read(view, canvas, { model, signal, tell }) {
     const image = await new Promise((done) => canvas.toBlob(done, "image/png"));
     signal.throwIfAborted();
-    return SatAsk.ask(`api/${view}`, { model: model.name, image }, signal, (why) => tell(`${why} Trying again …`));
+    return ask(`api/${view}`, { model: model.name, image }, signal, (why) => tell(`${why} Trying again …`));
   }
 
   return { page, begin: () => {}, prepare, captions, explain, models, read };

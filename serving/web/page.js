@@ -158,8 +158,7 @@
 
   // What can be done with captions once there are some.
   function offer() {
-    find("#save").hidden = !comparison.viewer();
-    find("#own").hidden = find("#save").hidden || !SatEngine.explain;
+    find("#save").hidden = find("#own").hidden = !comparison.viewer();
   }
 
   // Shows what each captioner makes of a sentence of the user's about the photograph.

@@ -1,12 +1,11 @@
 """TF Serving's own files: parsed as it parses them, and fitting each other."""
 
 import dataclasses
-import http.server
 import json
 import re
 import subprocess
-import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -16,6 +15,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from serving.client.protocol import build_messages
 from serving.local_server.__main__ import Arguments
 from serving.local_server.servable import MAX_ROWS
+from tests.browser import served_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "serving" / "config"
@@ -88,48 +88,21 @@ def test_compose_mounts_what_it_names(services):
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
-def status_page(state: str, error_code: str) -> str:
-    """TF Serving's answer to `GET /v1/models/captioner`."""
-    status = {"error_code": error_code, "error_message": ""}
-    version = {"version": "1", "state": state, "status": status}
-    return json.dumps({"model_version_status": [version]}, indent=1)
-
-
-@pytest.fixture
-def rest_port():
-    """Starts a server that answers with one page, and returns its port."""
-    servers = []
-
-    def start(page: str) -> int:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(page.encode() if self.path == "/v1/models/captioner" else b"")
-
-            def log_message(self, *_):
-                pass
-
-        servers.append(http.server.HTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return servers[-1].server_port
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.parametrize(
     ("state", "error_code", "healthy"),
     [("AVAILABLE", "OK", True), ("LOADING", "OK", False), ("END", "UNAVAILABLE", False)],
 )
-def test_healthy_is_when_a_version_is_available(services, rest_port, state, error_code, healthy):
+def test_healthy_is_when_a_version_is_available(services, tmp_path, state, error_code, healthy):
+    status = {"error_code": error_code, "error_message": ""}
+    answer = {"model_version_status": [{"version": "1", "state": state, "status": status}]}
+    (tmp_path / "v1" / "models").mkdir(parents=True)
+    (tmp_path / "v1" / "models" / "captioner").write_text(json.dumps(answer, indent=1))
     kind, *command = services["cpu"]["healthcheck"]["test"]
-    port = rest_port(status_page(state, error_code))
-    command = [word.replace("127.0.0.1/8501", f"127.0.0.1/{port}") for word in command]
-    assert kind == "CMD" and str(port) in command[-1]
-    assert (subprocess.run(command, timeout=300).returncode == 0) is healthy
+    with served_folder(tmp_path / "v1") as address:
+        port = urlsplit(address).port
+        command = [word.replace("127.0.0.1/8501", f"127.0.0.1/{port}") for word in command]
+        assert kind == "CMD" and str(port) in command[-1]
+        assert (subprocess.run(command, timeout=300).returncode == 0) is healthy
 
 
 def test_the_image_can_be_chosen_and_reads_the_exports_of_the_oldest_tensorflow(services):

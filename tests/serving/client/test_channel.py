@@ -3,15 +3,17 @@
 import logging
 import shutil
 import subprocess
-from concurrent import futures
+from dataclasses import dataclass, field
 
 import grpc
+import numpy as np
 import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
-from serving.client.protocol import PREDICT, PredictResponse
+from serving.client.protocol import PredictResponse
 from serving.local_server.server import LocalServer
 from tests.serving.processes import free_ports
+from tests.serving.web.scripted_model import serve, write_tensor
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
@@ -22,68 +24,46 @@ def predict(connection: Connection, image: bytes = b"ok") -> str:
         return client.caption(image).text
 
 
-def an_answer() -> bytes:
-    """The answer of a server of one caption."""
-    response = PredictResponse()
-    for name, dtype, field, value, shape in (
-        ("captions", 7, "string_val", b"a cat", [1, 1]),
-        ("scores", 1, "float_val", -0.5, [1, 1]),
-        ("valid", 10, "bool_val", True, [1]),
-        ("reasons", 7, "string_val", b"", [1]),
-    ):
-        response.outputs[name].dtype = dtype
-        getattr(response.outputs[name], field).append(value)
-        for size in shape:
-            response.outputs[name].tensor_shape.dim.add(size=size)
-    return response.SerializeToString()
+@dataclass
+class Failing:
+    """A model server whose first calls fail.
+
+    Attributes:
+        calls: Seconds that each call had left.
+    """
+
+    code: grpc.StatusCode = UNAVAILABLE
+    failures: int = 0
+    details: str = "why"
+    calls: list[float] = field(default_factory=list)
+
+    def predict(self, _, context: grpc.ServicerContext) -> PredictResponse:
+        """Answers with one caption."""
+        self.calls.append(context.time_remaining())
+        if len(self.calls) <= self.failures:
+            context.abort(self.code, self.details)
+        response, captions = PredictResponse(), np.array([["a cat"]], object)
+        values = {"captions": captions, "scores": np.array([[-0.5]], np.float32)}
+        for name, value in (values | {"valid": np.array([True]), "reasons": [""]}).items():
+            write_tensor(response.outputs[name], value)
+        return response
 
 
-def handlers_of(answer) -> tuple[grpc.GenericRpcHandler]:
-    """A service whose predictions are what `answer(request, context)` returns."""
-    service, method = PREDICT[1:].split("/")
-    handlers = {method: grpc.unary_unary_rpc_method_handler(answer)}
-    return (grpc.method_handlers_generic_handler(service, handlers),)
-
-
-@pytest.fixture
-def failing_server():
-    """Starts a server whose first calls fail: `(code, failures, details) -> port, calls`."""
-    servers = []
-
-    def start(code: grpc.StatusCode, failures: int, details: str = "why"):
-        calls: list[float] = []
-
-        def answer(_, context: grpc.ServicerContext) -> bytes:
-            calls.append(context.time_remaining())
-            if len(calls) <= failures:
-                context.abort(code, details)
-            return an_answer()
-
-        server = grpc.server(futures.ThreadPoolExecutor(4))
-        server.add_generic_rpc_handlers(handlers_of(answer))
-        servers.append(server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        return port, calls
-
-    yield start
-    for server in servers:
-        server.stop(0).wait()
-
-
-def test_an_unavailable_server_is_tried_again_within_one_deadline(failing_server):
+def test_an_unavailable_server_is_tried_again_within_one_deadline():
     for code in (UNAVAILABLE, grpc.StatusCode.CANCELLED):  # which is that of a call in flight
-        port, calls = failing_server(code, failures=3)
-        assert predict(Connection(port=port)) == "a cat"
-        assert len(calls) == 4 and all(0 < left < 31 for left in calls)
+        with serve(model := Failing(code, failures=3)) as port:
+            assert predict(Connection(port=port)) == "a cat"
+        assert len(model.calls) == 4 and all(0 < left < 31 for left in model.calls)
 
 
-def test_tries_are_bounded_by_their_number_or_by_time(failing_server):
+def test_tries_are_bounded_by_their_number_or_by_time():
     for wait in (False, True):
-        port, calls = failing_server(UNAVAILABLE, failures=99)
-        with pytest.raises(ServingError, match="is unavailable: why"):
+        with (
+            serve(model := Failing(failures=99)) as port,
+            pytest.raises(ServingError, match="is unavailable: why"),
+        ):
             predict(Connection(port=port, wait=wait, timeout=2.0))
-        assert len(calls) > 4 if wait else len(calls) == 4
+        assert len(model.calls) > 4 if wait else len(model.calls) == 4
 
 
 @pytest.mark.parametrize(
@@ -97,12 +77,13 @@ def test_tries_are_bounded_by_their_number_or_by_time(failing_server):
         (grpc.StatusCode.INTERNAL, "why", "INTERNAL: why"),
     ],
 )
-def test_nothing_else_is_tried_again(failing_server, code, details, message):
-    port, calls = failing_server(code, failures=1, details=details)
-    with CaptionClient(Connection(port=port)) as client:
-        with pytest.raises(ServingError, match=message) as caught:
-            client.caption(b"ok")
-        assert len(calls) == 1 and caught.value.code == code
+def test_nothing_else_is_tried_again(code, details, message):
+    with (
+        serve(model := Failing(code, 1, details)) as port,
+        pytest.raises(ServingError, match=message) as caught,
+    ):
+        predict(Connection(port=port))
+    assert len(model.calls) == 1 and caught.value.code == code
 
 
 def test_no_server_is_a_clear_error_at_once_or_after_waiting(caplog):
@@ -157,41 +138,35 @@ def certificate(tmp_path_factory):
 
 
 @pytest.fixture
-def encrypted_port(certificate):
+def encrypted(certificate):
     """Answers behind TLS, as TF Serving with `--ssl_config_file`: `(mutual) -> port`."""
     key, cert = (path.read_bytes() for path in certificate)
-    servers = []
 
-    def start(mutual: bool = False) -> int:
-        servers.append(grpc.server(futures.ThreadPoolExecutor(2)))
-        servers[-1].add_generic_rpc_handlers(handlers_of(lambda *_: an_answer()))
-        credentials = grpc.ssl_server_credentials([(key, cert)], cert if mutual else None, mutual)
-        port = servers[-1].add_secure_port("127.0.0.1:0", credentials)
-        servers[-1].start()
-        return port
+    def start(mutual: bool = False):
+        made = grpc.ssl_server_credentials([(key, cert)], cert if mutual else None, mutual)
+        return serve(Failing(), credentials=made)
 
-    yield start
-    for server in servers:
-        server.stop(0).wait()
+    return start
 
 
-def test_a_trusted_certificate_is_taken(encrypted_port, certificate):
-    assert predict(Connection(port=encrypted_port(), ca_file=certificate[1])) == "a cat"
+def test_a_trusted_certificate_is_taken(encrypted, certificate):
+    with encrypted() as port:
+        assert predict(Connection(port=port, ca_file=certificate[1])) == "a cat"
 
 
 @pytest.mark.parametrize(
     ("tls", "why"),
     [(True, "No TLS with .* --ca-file.*CERTIFICATE_VERIFY_FAILED"), (False, r"want TLS \(--tls\)")],
 )
-def test_an_unknown_certificate_or_none_is_told_at_once(encrypted_port, tls, why):
-    with pytest.raises(ServingError, match=why):
-        predict(Connection(port=encrypted_port(), tls=tls, wait=False))
+def test_an_unknown_certificate_or_none_is_told(encrypted, tls, why):
+    with encrypted() as port, pytest.raises(ServingError, match=why):
+        predict(Connection(port=port, tls=tls, wait=False))
 
 
-def test_a_server_may_ask_for_a_certificate_of_the_client(encrypted_port, certificate):
+def test_a_server_may_ask_for_a_certificate_of_the_client(encrypted, certificate):
     key, cert = certificate
-    port = encrypted_port(mutual=True)
-    with pytest.raises(ServingError, match=r"client certificate \(--cert, --key\)"):
-        predict(Connection(port=port, ca_file=cert, wait=False))
-    connection = Connection(port=port, ca_file=cert, cert_file=cert, key_file=key)
-    assert predict(connection) == "a cat"
+    with encrypted(mutual=True) as port:
+        with pytest.raises(ServingError, match=r"client certificate \(--cert, --key\)"):
+            predict(Connection(port=port, ca_file=cert, wait=False))
+        connection = Connection(port=port, ca_file=cert, cert_file=cert, key_file=key)
+        assert predict(connection) == "a cat"

@@ -84,7 +84,7 @@ def write_tensor(tensor, value) -> None:
 
 
 @contextlib.contextmanager
-def serve(model, port: int = 0) -> Iterator[int]:
+def serve(model, port: int = 0, credentials: grpc.ServerCredentials | None = None) -> Iterator[int]:
     """Serves a scripted model inside the `with`; yields its port."""
     method = grpc.unary_unary_rpc_method_handler(
         model.predict, PredictRequest.FromString, PredictResponse.SerializeToString
@@ -92,7 +92,11 @@ def serve(model, port: int = 0) -> Iterator[int]:
     service, _, name = PREDICT.strip("/").partition("/")
     server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {name: method})])
-    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    address = f"127.0.0.1:{port}"
+    if credentials is None:
+        bound = server.add_insecure_port(address)
+    else:
+        bound = server.add_secure_port(address, credentials)
     server.start()
     try:
         yield bound
