@@ -129,9 +129,7 @@ class Dataset:
 
     def _lines(self) -> Iterator[bytes]:
         splits, base = self._splits, self._base
-        in_files = all(
-            isinstance(one.image, Path) for split in splits.values() for one in split.examples
-        )
+        in_files = all(isinstance(split.examples, Lines) for split in splits.values())
         files = [path for path in self._files if path.is_file()] if in_files else []
         read = {_relative(path, base): sha256_of(path) for path in files}
         kept = ("blank_captions", "notes", "uncaptioned", "held_out")

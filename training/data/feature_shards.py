@@ -94,10 +94,6 @@ class Shards:
         """Reads the notes of a shard, see `ImageLoader.notes`."""
         return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
 
-    def write_notes(self, shard: int, notes: dict[str, Any]) -> None:
-        """Writes the notes of a shard, which make it complete."""
-        write_json(self.file(shard).with_suffix(".json"), notes)
-
     def discard(self, shard: int) -> None:
         """Makes a shard one that is still to be written."""
         self.file(shard).with_suffix(".json").unlink(missing_ok=True)
@@ -145,8 +141,10 @@ class Shards:
             file.unlink(missing_ok=True)
             lock.release()
 
-    def write(self, shard: int, blocks: Iterator[np.ndarray]) -> None:
-        """Writes the records of a shard, block by block; its notes are to follow."""
+    def write(
+        self, shard: int, blocks: Iterator[np.ndarray], notes: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Writes the records of a shard, block by block, and its notes, which make it complete."""
         path = self.file(shard)
         temporary = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
         try:
@@ -157,6 +155,7 @@ class Shards:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+        write_json(path.with_suffix(".json"), notes())
 
     def read(self, indices: np.ndarray, view: np.ndarray) -> np.ndarray:
         """Reads the annotations float16 `[n, L, D]` of images `[n]` in views `[n]`.
@@ -247,8 +246,7 @@ class ShardWriter:
                 yield annotated
                 advance(len(valid))
 
-        shards.write(shard, blocks())
-        shards.write_notes(shard, loader.notes(indices))
+        shards.write(shard, blocks(), lambda: loader.notes(indices))
 
 
 def write_missing(
