@@ -40,7 +40,7 @@ def check_encoder(config: EncoderConfig) -> None:
     Raises:
         ValueError: There is no such backbone or layer, or it takes no such image.
     """
-    names = [canonical_name(name) for name in config.name.split(JOIN)]
+    names = canonical_name(config.name).split(JOIN)
     layers = parts("tap", "layer", config.layer, names) if config.layer else [None] * len(names)
     for name, layer in zip(names, layers, strict=True):
         check_size(name, config.image_size)

@@ -41,13 +41,11 @@ def _canonical_name(name: str) -> str:
 def _warn_if_random(name: str, weights: str | None) -> None:
     """Warns of a frozen encoder with random weights; `scenes_cnn`, made to be trained, aside."""
     names = name.split(JOIN)
-    files = str(weights).lower().split(JOIN)
-    files = files * len(names) if len(files) == 1 else files
-    parts = [
-        part
-        for part, file in zip(names, files, strict=True)
-        if file == "none" and part != SCENES_CNN
-    ]
+    files = weights.split(JOIN) if weights and len(names) > 1 else [weights]
+    if len(files) == 1:
+        files *= len(names)
+    pairs = zip(names, files, strict=True)
+    parts = [part for part, file in pairs if str(file).lower() == "none" and part != SCENES_CNN]
     if not parts:
         return
     wanted = "a file" if any(part.startswith(HUB) for part in parts) else '"imagenet" or a file'
