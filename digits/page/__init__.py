@@ -6,7 +6,6 @@ import base64
 import functools
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,16 +28,10 @@ FILES = resources.files(__package__)
 _PER_MINUTE = 1200  # drawings, which come as quickly as a pen is moved
 
 
-@dataclass(frozen=True)
-class Drawings:
-    """A published model, for the process that answers with it."""
-
-    folder: Path
-
-    def open(self) -> Callable[[bytes], dict[str, Any]]:
-        """Loads the model; returns a function of a drawing, see `reading_data`."""
-        with native_log_kept():
-            return functools.partial(reading_data, digits.load(self.folder))
+def open_reader(folder: Path) -> Callable[[bytes], dict[str, Any]]:
+    """Loads a published model; returns a function of a drawing, see `reading_data`."""
+    with native_log_kept():
+        return functools.partial(reading_data, digits.load(folder))
 
 
 def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -> View | None:
@@ -58,7 +51,7 @@ def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -
     if not runs and importlib.util.find_spec("tensorflow") is None:
         return None
     folders = named([digits.published_folder(name) for name in runs or digits.names()])
-    sources = {name: Drawings(folder) for name, folder in folders.items()}
+    sources = {name: functools.partial(open_reader, folder) for name, folder in folders.items()}
     process = ModelProcess([*sources.values()])
     at_end(process.stop)
     return make_view(

@@ -11,6 +11,7 @@ import threading
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,13 +157,13 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
         raise ValueError(
             f"`--server` needs {error.name}, which is not installed: {installation('client')}"
         ) from error
-    from serving.web.captioning import Served
+    from serving.web.captioning import served
 
     host, port = parse_server(arguments.server)
     # The page itself waits for a model that is away, and says so.
     connection = Connection(host, port, wait=False)
-    served = {name: Served(connection, name) for name in arguments.model}
-    return _captioners(served, stack, _ASKING)
+    models = {name: partial(served, connection, name) for name in arguments.model}
+    return _captioners(models, stack, _ASKING)
 
 
 def _captioners(

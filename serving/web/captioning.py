@@ -59,36 +59,29 @@ class Upload:
     shown: str | None = None
 
 
-@dataclass(frozen=True)
-class Served:
-    """A captioner of a model server."""
+def served(connection: Connection, model: str) -> Callable[[bytes], dict[str, Any]]:
+    """Returns a function that asks a model server about an image file.
 
-    connection: Connection
-    model: str
+    It returns `viewer_data` with the `version`, and raises an `UploadError`.
+    """
+    from serving.client import CaptionClient, ServingError
 
-    def open(self) -> Callable[[bytes], dict[str, Any]]:
-        """Returns a function that asks the model server about an image file.
+    client = CaptionClient(connection, model)
 
-        It returns `viewer_data` with the `version`, and raises an `UploadError`.
-        """
-        from serving.client import CaptionClient, ServingError
+    def caption(content: bytes) -> dict[str, Any]:
+        upload = read_upload(content)
+        try:
+            beam = client.beam(upload.content)
+        except ServingError as error:
+            raise _in_words(error, connection) from error
+        best = beam.captions[0]
+        if not best.valid:
+            reason = best.reason or "damaged"
+            raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
+        found = viewer_data(upload, beam.captions, beam.attention_kind, beam.resize)
+        return found | {"version": best.version}
 
-        client = CaptionClient(self.connection, self.model)
-
-        def caption(content: bytes) -> dict[str, Any]:
-            upload = read_upload(content)
-            try:
-                beam = client.beam(upload.content)
-            except ServingError as error:
-                raise _in_words(error, self.connection) from error
-            best = beam.captions[0]
-            if not best.valid:
-                reason = best.reason or "damaged"
-                raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
-            found = viewer_data(upload, beam.captions, beam.attention_kind, beam.resize)
-            return found | {"version": best.version}
-
-        return caption
+    return caption
 
 
 Tell = Callable[[str], None]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import sat_tf
 from sat_tf.commands import printable
@@ -44,15 +44,11 @@ FIRST_TIME = "Loading the captioner, this first time with TensorFlow, which take
 _WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
 
 
-class Opens(Protocol):
-    """Another model than a captioner of this machine: what it takes to load it, to be pickled."""
+Source = Path | Callable[[], Callable[[bytes], Any]]
+"""A run, a published captioner or an export for LiteRT; or what loads another model.
 
-    def open(self) -> Callable[[bytes], dict[str, Any]]:
-        """Returns a function of an upload, which raises an `UploadError`."""
-
-
-Source = Path | Opens
-"""A run, a published captioner or an export for LiteRT; or another model."""
+That can be pickled, and returns a function of an upload, which raises an `UploadError`.
+"""
 
 
 def captioner(processes: Sequence[ModelProcess], source: Source) -> Captioner:
@@ -191,7 +187,7 @@ def serve(pipe: Connection) -> None:
 
     def load(source: Source) -> Callable[[bytes], Any]:
         if not isinstance(source, Path):
-            return source.open()
+            return source()
         if graphs_missing(source):
             heavy.append(source)
         if heavy:

@@ -14,7 +14,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.trained.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import Connection
 from serving.web.app import Page, View
-from serving.web.captioning import Captioner, Served
+from serving.web.captioning import Captioner, served
 from serving.web.connections import BoundedConnection
 from tests.image_files import encode
 from tests.serving.web.scripted_model import ScriptedModel, serve
@@ -37,9 +37,8 @@ def page_of(*views: View, **models: ScriptedModel | int) -> Iterator[Page]:
         captioners = {}
         for name, model in models.items():
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
-            captioners[name] = _captioner(
-                Served(Connection(port=port, timeout=20.0, wait=False), name).open()
-            )
+            connection = Connection(port=port, timeout=20.0, wait=False)
+            captioners[name] = _captioner(served(connection, name))
         yield Page(captioners, views, hosts=("127.0.0.1", "testserver"))
 
 
