@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.commands import exit_status, loading
+from sat_tf.encoder_names import check_encoder
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.spark import check_spark, open_session
@@ -52,6 +53,7 @@ def check(arguments: Arguments) -> None:
     if config.fit.precision == "auto":
         expected = "float32 or bfloat16, that of the training: a store holds the encoder's outputs"
         raise invalid_value("--fit.precision", expected, "auto", "key")
+    check_encoder(config.encoder)
     check_data_dir(config, arguments.data_dir)
     check_init_from(config)
     check_spark()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from sat_tf.commands import check_file, exit_status, loading
+from sat_tf.encoder_names import check_encoder
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
@@ -59,6 +60,7 @@ def check(arguments: Arguments) -> None:
         raise invalid_value("--encoder.trainable", expected, True, "key")
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
+    check_encoder(config.encoder)
     check_data_dir(config, arguments.data_dir)
     check_init_from(config)
     check_file("--out", arguments.out)

@@ -16,6 +16,7 @@ import numpy as np
 
 from sat_tf.commands import check_file, exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
+from sat_tf.encoder_names import check_encoder
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
@@ -50,6 +51,7 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
     Raises:
         ValueError: The message names the flag.
     """
+    check_encoder(encoder)
     known = encoder.name.startswith(("keras_hub:", "vgg")) or JOIN in encoder.name
     if not known:
         expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
