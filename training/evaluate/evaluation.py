@@ -200,16 +200,16 @@ def evaluate(
         }
         intervals["calibration_error"] = error
         report["calibration"] = {name: np.round(each, 2) for name, each in bins._asdict().items()}
-        if boxes is not None and boxes.path is None:
-            grounding = ground_drawn(reading, boxes.phrases, captions)
-            scores |= grounding.scores
-    if boxes is not None and boxes.path is not None:
+    if boxes is not None:
         with timed(seconds, "grounding"):
-            print(f"Comparing maps with the boxes of {boxes.path} ...", flush=True)
-            grounding = ground(reading, boxes, captions)
+            print(
+                f"Comparing maps with {boxes.path or 'the boxes of the drawings'} ...", flush=True
+            )
+            ground_all = ground_drawn if boxes.path is None else ground
+            grounding = ground_all(reading, boxes, captions)
         scores |= grounding.scores
         intervals |= grounding.intervals
-        report["grounding"] = grounding.details
+        report |= {"grounding": grounding.details} if grounding.details else {}
     images = BOUND_IMAGES if bound_images is None else bound_images
     if kind == "hard" and images:
         with timed(seconds, "bounds"):

@@ -52,7 +52,9 @@ class BoxGrounding:
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
 
 
-def ground_drawn(reading: Reading, placed: Placed, captions: Mapping[str, Caption]) -> BoxGrounding:
+def ground_drawn(
+    reading: Reading, boxes: PlacedBoxes, captions: Mapping[str, Caption]
+) -> BoxGrounding:
     """Scores where a captioner looks by the boxes that the data set itself has, of drawn scenes.
 
     Teacher-forced, at the head noun of every reference noun phrase; scores of phrases held out of
@@ -60,8 +62,8 @@ def ground_drawn(reading: Reading, placed: Placed, captions: Mapping[str, Captio
     word for word: `generated_match_rate`, the share of the distinct reference phrases of each
     image that do, `generated_pointing_game` and `generated_attention_correctness`.
     """
-    rows = _captions_with(placed, reading)
-    found = _read_phrases(reading, placed, rows, teacher_only=True)
+    rows = _captions_with(boxes.phrases, reading)
+    found = _read_phrases(reading, boxes.phrases, rows, teacher_only=True)
     result = score_phrases(found.maps, found.boxes, found.images)
     scores = grounding_scores(result)
     own = {name: result.values[name] for name in METRICS}

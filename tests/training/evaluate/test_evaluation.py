@@ -89,7 +89,7 @@ def test_next_words_are_scored_and_many_unknown_ones_are_a_note(captioner, split
 def drawn(reading):
     """Grounding of a captioner in the boxes of the drawings."""
     boxes = place_boxes(None, reading.split, "squash", reading.captioner.vocabulary)
-    return ground_drawn(reading, boxes.phrases, {})
+    return ground_drawn(reading, boxes, {})
 
 
 class Oracle(Reading):
