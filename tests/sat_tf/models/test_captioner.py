@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from sat_tf import captioner
-from sat_tf.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.vocabulary import END, PAD, START, UNK
@@ -51,20 +50,6 @@ def test_evaluation_gives_the_likelihood_a_token():
     targets = batch["tokens"][:, 1:]
     picked = np.take_along_axis(log_prob, targets[..., None], -1)[..., 0]
     np.testing.assert_allclose(got, -picked[targets != PAD].mean(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("trainable", [False, True])
-def test_only_a_trainable_encoder_learns_from_images(trainable):
-    model = make_model(trainable=trainable)
-    model.compile(optimizer="adam", jit_compile=False, run_eagerly=True)
-    encoder = [w.numpy() for w in model.encoder.weights]
-    decoder = [w.numpy() for w in model.decoder.weights]
-    fit(model, make_batch(inputs="images"))
-    changed = [np.any(a != b.numpy()) for a, b in zip(encoder, model.encoder.weights, strict=True)]
-    assert len(changed) == 12
-    assert changed == [trainable] * len(changed)
-    assert any(np.any(a != b.numpy()) for a, b in zip(decoder, model.decoder.weights, strict=True))
-    assert bool(model.encoder.trainable_variables) == trainable
 
 
 def test_the_encoder_sees_an_image_once_for_all_its_captions(monkeypatch):
@@ -127,21 +112,6 @@ def test_mixed_precision_trains_with_float32_losses():
     assert np.isfinite(list(logs.values())).all()
     assert any(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
     assert model.search(model.annotate(batch)).auxiliary[0].dtype == tf.float32
-
-
-# --- configuration ---
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_captioner_comes_back_from_its_configuration(kind):
-    model = randomise(make_model(kind, decoder={"initial_layers": 2}))
-    assert keras.saving.get_registered_object("sat_tf>Captioner") is Captioner
-    copy = Captioner.from_config(model.get_config())
-    copy.set_weights(model.get_weights())
-    assert copy.config == model.config
-    batch = make_batch(inputs="images")
-    for one, other in zip(model(batch), copy(batch), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_a_batch_without_images_and_annotations_is_an_error():

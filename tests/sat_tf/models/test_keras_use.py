@@ -12,6 +12,7 @@ from sat_tf.layers.attention import attention_entropy, attention_weights
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.reward import RewardObjective
 from tests.sat_tf.models.captioner_models import (
+    KINDS,
     VOCABULARY,
     D,
     as_dataset,
@@ -35,14 +36,16 @@ def plain_model(locations: int | None = 5) -> keras.Model:
     return keras.Model([annotations, words], decoder()(annotations, words).logits)
 
 
-def test_a_saved_captioner_comes_back_with_its_policy(tmp_path):
-    model = sat_tf.Captioner(
-        make_config("hard", preset="rloo"), VOCABULARY, dtype="mixed_bfloat16", name="mine"
-    )
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_captioner_comes_back_with_its_policy(tmp_path, kind):
+    config = make_config(kind, decoder={"initial_layers": 2})
+    model = sat_tf.Captioner(config, VOCABULARY, dtype="mixed_bfloat16", name="mine")
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert (loaded.name, loaded.dtype_policy.name) == ("mine", "mixed_bfloat16")
-    np.testing.assert_array_equal(loaded(make_batch()).logits, model(make_batch()).logits)
+    assert loaded.config == config
+    for found, expected in zip(loaded(make_batch()), model(make_batch()), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_clipping_measures_gradients_without_the_scale_of_float16():

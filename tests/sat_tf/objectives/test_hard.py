@@ -40,25 +40,20 @@ def entropy_gradient(taught):
     return -np.exp(log_alpha) * (log_alpha + entropy(taught)[..., None])
 
 
-def test_the_paper_rewards_a_caption_with_its_log_p_times_a_tenth():
-    taught = random_taught()
-    through_score, through_alpha, _ = gradients(hard(), taught)
-    advantage = word_log_prob(taught).sum(-1, keepdims=True) + 5.0
-    drawn = MASK * ~DRAWN[:, None]
-    np.testing.assert_allclose(through_score, -0.1 / B * advantage * drawn, rtol=1e-4)
-    expected = -0.002 / B * MASK[..., None] * entropy_gradient(taught)
-    np.testing.assert_allclose(through_alpha, expected, rtol=1e-3, atol=1e-8)
+@pytest.mark.parametrize("preset", ["paper", "arctic"])
+def test_the_gradients_of_the_paper_and_of_its_code(preset):
+    """The paper rewards a caption by a tenth of its log p, the code by the mean over its words.
 
-
-def test_arctic_rewards_the_mean_log_p_and_does_not_divide_by_the_batch():
-    """Its gradient in alpha: `(NLL mean over t - b) / 10 s / alpha + 0.002 (log alpha + 1)`."""
+    The code divides neither the reward nor the entropy by the batch: its gradient in alpha is
+    `(NLL mean over t - b) / 10 s / alpha + 0.002 (log alpha + 1)`.
+    """
     taught = random_taught()
-    through_score, through_alpha, _ = gradients(hard("arctic"), taught)
-    lengths = MASK.sum(-1, keepdims=True)
-    advantage = word_log_prob(taught).sum(-1, keepdims=True) / lengths + 5.0
+    through_score, through_alpha, _ = gradients(hard(preset), taught)
+    size, words = (B, 1) if preset == "paper" else (1, MASK.sum(-1, keepdims=True))
+    advantage = word_log_prob(taught).sum(-1, keepdims=True) / words + 5.0
     drawn = MASK * ~DRAWN[:, None]
-    np.testing.assert_allclose(through_score, -0.1 * advantage * drawn, rtol=1e-4)
-    expected = -0.002 * MASK[..., None] * entropy_gradient(taught)
+    np.testing.assert_allclose(through_score, -0.1 / size * advantage * drawn, rtol=1e-4)
+    expected = -0.002 / size * MASK[..., None] * entropy_gradient(taught)
     np.testing.assert_allclose(through_alpha, expected, rtol=1e-3, atol=1e-8)
 
 
