@@ -139,10 +139,6 @@ REFUSED = {
     ),
     "a dump of a database": ({"c.sql": "x"}, "c.sql is not read: export its table as CSV or JSON"),
     "captions inside the images": ({}, "`exiftool -use MWG -csv -r -Description . > captions.csv`"),
-    "two captions": (
-        {"c.csv": table("image,caption,description", f"a.jpg,{A},{B}")},
-        r"line 1: the columns 'caption' and 'description' could each be .*columns caption=caption`",
-    ),
     "a tar without text": (
         {"c.tar": tar_of({"0.jpg": b"A", "1.jpg": b"B"})},
         "2 images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or unpack",

@@ -119,8 +119,6 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
         if "annotations" in content or "info" in content:  # COCO's; of test only the images
             whole = {"annotations": [], **content}
             return _coco(source, images, source.value(WHOLE, whole, "annotations", list))
-        if not images:
-            return iter(())
         return _list(source, images, "images")
     if isinstance(content.get("items"), list) and "categories" in content:
         return read_datumaro(source, content["items"])
