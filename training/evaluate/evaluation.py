@@ -202,11 +202,9 @@ def evaluate(
         report["calibration"] = {name: np.round(each, 2) for name, each in bins._asdict().items()}
     if boxes is not None:
         with timed(seconds, "grounding"):
-            print(
-                f"Comparing maps with {boxes.path or 'the boxes of the drawings'} ...", flush=True
-            )
-            ground_all = ground_drawn if boxes.path is None else ground
-            grounding = ground_all(reading, boxes, captions)
+            print(f"Comparing maps with boxes of {boxes.path or 'the drawings'} ...", flush=True)
+            compared = ground_drawn if boxes.path is None else ground
+            grounding = compared(reading, boxes, captions)
         scores |= grounding.scores
         intervals |= grounding.intervals
         report |= {"grounding": grounding.details} if grounding.details else {}
