@@ -18,10 +18,11 @@ import tempfile
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import finite
+from sat_tf.quiet import native_log_kept
 
 COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),
@@ -269,50 +270,6 @@ def loading() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-@contextlib.contextmanager
-def native_log_kept() -> Iterator[None]:
-    """Holds standard error back, and shows it if an import fails.
-
-    TensorFlow's libraries log their first lines before they read `TF_CPP_MIN_LOG_LEVEL`.
-    """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
-        yield
-        return
-    with tempfile.TemporaryFile() as log:
-        try:
-            with _stderr_into(log):
-                yield
-        except BaseException:
-            log.seek(0)
-            with contextlib.suppress(OSError):  # there is no standard error
-                os.write(2, log.read())
-            raise
-
-
-@contextlib.contextmanager
-def without_stderr() -> Iterator[None]:
-    """Discards what libraries in C++ write to standard error."""
-    with open(os.devnull, "wb") as null, _stderr_into(null):
-        yield
-
-
-@contextlib.contextmanager
-def _stderr_into(file: IO[bytes]) -> Iterator[None]:
-    """Sends to a file what this process, its libraries included, writes to standard error."""
-    try:
-        terminal = os.dup(2)
-    except OSError:  # there is no standard error
-        yield
-        return
-    sys.stderr.flush()
-    os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
 
 
 def check_folder(flag: str, folder: Path) -> None:
