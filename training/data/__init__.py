@@ -2,11 +2,14 @@
 
 sources/          data sets by name; each loads as a `Split` of `Example`s (`examples.py`);
                   `sources/caption_files/` reads caption files of every format
+dataset.py        the record of a run's data, from which its splits are read again; images known
+                  by their content (`image_files.py`)
+captions.py       captions as ids
 image_loader.py   a model's input by example: images, decoded, turned upright and resized
 feature_store.py  or annotations of a frozen encoder, computed once and kept on disk
                   (`feature_shards.py`)
-batches.py        captions as ids, which of them share a batch, and that batch with its inputs
+batches.py        which captions share a batch, and that batch with its inputs
 boxes.py          boxes of what captions name (`box_files.py`), among their tokens and in the
                   encoder's view
-seen_images.py    the record of training images, and which images an evaluation uses again
+seen_images.py    the record of training images; which an evaluation uses again (`overlap.py`)
 """

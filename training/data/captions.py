@@ -236,22 +236,13 @@ def learn_vocabulary(config: DataConfig, words: CaptionWords) -> Vocabulary:
     return empty.of_counts(counts, config.min_count, config.vocabulary_size, written)
 
 
-def caption_table(
-    split: Split, vocabulary: Vocabulary, max_length: int | None = None
-) -> CaptionTable:
+def caption_table(split: Split, vocabulary: Vocabulary) -> CaptionTable:
     """Encodes the captions of a split, in its order.
-
-    Args:
-        split: The split.
-        vocabulary: Maps words to ids; unknown words become `<unk>`.
-        max_length: Words after which a caption is cut, `<start>` and `<end>` not counted; None
-            cuts none.
 
     Raises:
         DataError: No caption of the split has a word.
     """
-    table = CaptionWords.of(split, vocabulary.split).table(vocabulary)
-    return table if max_length is None else table.cut(max_length)
+    return CaptionWords.of(split, vocabulary.split).table(vocabulary)
 
 
 def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:

@@ -33,7 +33,7 @@ def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
     store = FeatureStore.open(cache, encoder, examples, resize="squash")
     assert not store.skipped
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
-    table = caption_table(Split("train", tuple(examples)), vocabulary, 9)
+    table = caption_table(Split("train", tuple(examples)), vocabulary)
     batches, steps = training_batches(store, table, 8, 0, 0)
     rows = 0
     for batch in batches.take(steps):

@@ -48,7 +48,7 @@ def files(folder: Path, corrupt: tuple[int, ...] = ()) -> tuple[Example, ...]:
 def table_of(examples: tuple[Example, ...]) -> tuple[CaptionTable, Vocabulary]:
     captions = (caption for example in examples for caption in example.captions)
     vocabulary = Vocabulary.from_captions(captions, min_count=1)
-    return caption_table(Split("train", examples), vocabulary, 10), vocabulary
+    return caption_table(Split("train", examples), vocabulary), vocabulary
 
 
 def epochs(source, table, first, count, *teaching, seed=0, size=4, by_image=False):

@@ -11,8 +11,8 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[3]
 MEGABYTE = 2**20
-LIMIT = 200 * MEGABYTE
-IMAGES = 1400
+LIMIT = 120 * MEGABYTE
+IMAGES = 840
 
 
 @pytest.mark.slow

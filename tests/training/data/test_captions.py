@@ -59,7 +59,7 @@ def test_a_table_has_the_ids_that_the_vocabulary_gives_each_caption(unit, langua
 
 def test_captions_become_ids_between_start_and_end():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
-    table = caption_table(split_of(("A dog .", " . "), ("a cat dog a",)), vocabulary, max_length=3)
+    table = caption_table(split_of(("A dog .", " . "), ("a cat dog a",)), vocabulary).cut(3)
     assert [row.tolist() for row in table.tokens] == [[START, 4, 5, END], [START, 4, UNK, 5, END]]
     assert all(row.dtype == np.int32 for row in table.tokens)
     assert table.image_index.tolist() == [0, 1] and table.image_index.dtype == np.int32
@@ -67,4 +67,4 @@ def test_captions_become_ids_between_start_and_end():
     assert table.lengths.tolist() == [4, 5]
     assert (len(table), table.dropped, table.truncated) == (2, 1, 1)
     with pytest.raises(DataError, match="No caption of the train split"):
-        caption_table(split_of((".",)), Vocabulary(SPECIAL_TOKENS), max_length=3)
+        caption_table(split_of((".",)), Vocabulary(SPECIAL_TOKENS))

@@ -117,7 +117,7 @@ def test_nats_are_those_of_the_words_in_the_phrase(opened, tmp_path):
     path = write(tmp_path / "one.jsonl", [phrase("dev0.jpg")])
     reading = Reading(*opened)
     found = ground(reading, placed(split, path), {}).scores
-    ids = caption_table(split, captioner.vocabulary, 30).tokens[0]
+    ids = caption_table(split, captioner.vocabulary).tokens[0]
     annotations = np.asarray(reading.annotations(np.array([0])), np.float32)
     mean = np.broadcast_to(annotations.mean(1, keepdims=True), annotations.shape)
     for name, inputs in (("nll_phrase", annotations), ("nll_phrase_uniform", mean)):
