@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = {
     "attention_in_ten_minutes": "",
     "stochastic_gradients": "",
-    "your_own_photographs": "IMAGES, EPOCHS = 96, 1",
+    "your_own_photographs": "IMAGES, EPOCHS = 48, 1",
 }
 SECONDS = 600  # most for one cell, on a busy machine
 

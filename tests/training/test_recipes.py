@@ -17,7 +17,6 @@ from training.config import (
 )
 from training.init_from import check_init_from
 from training.recipes import RECIPES
-from training.resolve import settled
 from training.train import parse
 
 THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]
@@ -104,20 +103,6 @@ def test_tokens_are_the_languages_unless_chosen():
     assert DataConfig().splitting["segmenter"] == "spaces"
     with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
         DataConfig(language="zh", tokens="words", segmenter="mecab")
-
-
-def test_a_run_that_learns_on_from_the_same_folder_keeps_its_split(tmp_path):
-    """Whatever path leads there."""
-    data, link, origin = (tmp_path / name for name in ("data", "link", "origin"))
-    data.mkdir()
-    origin.mkdir()
-    link.symlink_to(data)
-    config = RECIPES["folder_soft"].split_at("0.3,0.4")
-    (origin / "config.json").write_text(json.dumps(to_dict(config)))
-    (origin / "data_dir.txt").write_text(f"{link}\n")
-    wanted = dataclasses.replace(RECIPES["folder_soft"], init_from=str(origin))
-    for folder, places in ((data, "0.3,0.4"), (link, "0.3,0.4"), (tmp_path, None)):
-        assert settled(wanted, tmp_path / "new", folder).data.held_out == places
 
 
 @pytest.mark.parametrize(

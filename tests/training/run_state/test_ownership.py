@@ -235,9 +235,10 @@ def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):
 
 
 def test_a_run_keeps_the_split_of_its_folder(tmp_path):
-    """Also one that starts from it on the same folder."""
+    """Also one that starts from it on the same folder, whatever path leads there."""
     run_dir, data_dir, other = tmp_path / "run", tmp_path / "data", tmp_path / "other"
     data_dir.mkdir()
+    (tmp_path / "link").symlink_to(data_dir)
     folder = ("--recipe", "folder_soft")
     claimed(run_dir, *folder, "--data.held-out", "0.125,0.25")
     RunFolder(run_dir).data_dir.write_text(f"{data_dir}\n")
@@ -247,6 +248,7 @@ def test_a_run_keeps_the_split_of_its_folder(tmp_path):
         return settled(config, run_dir, data_dir).data.held_out
 
     assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
+    assert held_out(started, other, tmp_path / "link") == "0.125,0.25"
     assert held_out(new, other) is held_out(started, other, tmp_path) is None
 
 
