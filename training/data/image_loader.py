@@ -200,7 +200,7 @@ class ImageSource:
 
     def __init__(
         self,
-        examples: tuple[Example, ...],
+        examples: Sequence[Example],
         size: int,
         resize: str,
         mirrored: bool = False,
@@ -216,8 +216,7 @@ class ImageSource:
         self._read = np.zeros(len(examples), bool)
         self._pool = ThreadPoolExecutor(READERS)
         self._drawn = None
-        shapes = {e.image.shape if isinstance(e.image, np.ndarray) else None for e in examples}
-        if shapes <= {(size, size, 3)}:
+        if all(getattr(one.image, "shape", None) == (size, size, 3) for one in examples):
             self._drawn = np.stack([example.image for example in examples])
             self._read[:] = True
 
