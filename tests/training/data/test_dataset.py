@@ -1,6 +1,7 @@
 """The record of a run's data: what was read comes back, and what changed is named."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from PIL import Image
 
 from training.config import DataConfig
 from training.data import dataset as datasets
-from training.data.dataset import Dataset, read_split
+from training.data.dataset import Dataset, read_split, read_splits
 from training.data.examples import DataError
 from training.data.seen_images import content_key, content_key_of
 
@@ -130,6 +131,21 @@ def test_data_that_changed_is_named_or_read_anew(folder, record, capsys):
     captions.unlink()
     with pytest.raises(DataError, match="captions.jsonl, which .* was made of, is gone"):
         opened(folder, record)
+
+
+def test_a_split_takes_little_more_memory_than_its_part_of_the_record(folder, record):
+    header, line = record.read_text("utf-8").splitlines(keepends=True)[:2]
+    facts = json.loads(header)
+    facts["splits"] = {"train": facts["splits"]["train"] | {"images": 2000, "left_out": 0}}
+    record.write_text(json.dumps(facts) + "\n" + 2000 * line, "utf-8")
+    tracemalloc.start()
+    try:
+        split = read_splits(record, facts, folder)["train"]
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1.5 * record.stat().st_size
+    assert len(split) == 2000 and split.examples[1999].captions == ("a dog 0 0", "a dog 0 1")
 
 
 def test_drawn_data_is_recorded_and_drawn_again(tmp_path):
