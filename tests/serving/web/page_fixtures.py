@@ -49,8 +49,9 @@ def _captioner(caption: Callable[[bytes], dict]) -> Captioner:
 @contextlib.contextmanager
 def listening(page: Page) -> Iterator[str]:
     """Serves a page inside the `with`; yields its address."""
-    bounds = {"http": BoundedConnection, "timeout_graceful_shutdown": 1}
-    server = uvicorn.Server(uvicorn.Config(page.app(), port=0, log_level="error", **bounds))
+    server = uvicorn.Server(
+        uvicorn.Config(page.app(), port=0, log_level="warning", http=BoundedConnection)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     eventually(lambda: server.started or not thread.is_alive(), _STARTS_WITHIN)

@@ -273,6 +273,7 @@ def test_a_server_that_is_away_is_waited_for(open_page):
         page.locator(".waiting", has_text="does not answer").wait_for()
         assert page.locator(".word").count() == 0
         assert page.locator(".stage img").get_attribute("src") != before
+        page.close()  # or the server waits for what it still asks
 
 
 def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address):
