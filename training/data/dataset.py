@@ -56,7 +56,7 @@ class Lines(Sequence[Example]):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Example | tuple[Example, ...]:
         if isinstance(index, slice):
             return tuple(self[one] for one in range(len(self))[index])
         index = range(len(self))[index]
