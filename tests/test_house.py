@@ -83,15 +83,8 @@ def private_names(source: str) -> list[str]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("attr", "object")):
             texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
             named = [t for t in texts if isinstance(t, str) and _is_private(t.split(".")[-1])]
-            if (
-                named
-                and node.args
-                and ast.unparse(node.args[0]).strip("'").split(".")[0]
-                in (
-                    *bound,
-                    *OWN,
-                )
-            ):
+            owner = ast.unparse(node.args[0]).strip("'") if node.args else ""
+            if named and owner.split(".")[0] in (*bound, *OWN):
                 found.append(f"line {node.lineno}: {named[0]}")
     return found
 

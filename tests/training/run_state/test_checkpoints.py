@@ -24,6 +24,20 @@ def make_model(kind: str = "hard", hidden_dim: int = 6) -> Captioner:
     return model
 
 
+@pytest.fixture(scope="module")
+def plain() -> Captioner:
+    """A model that no test trains."""
+    return make_model("none")
+
+
+@pytest.fixture
+def saved(plain, tmp_path) -> Checkpoints:
+    """Checkpoints after the first epoch."""
+    checkpoints = Checkpoints(tmp_path, plain)
+    checkpoints.save(Progress(1))
+    return checkpoints
+
+
 def everything(model: Captioner) -> list[np.ndarray]:
     return [np.asarray(v) for v in (*model.variables, *model.optimizer.variables)]
 
@@ -36,10 +50,10 @@ def step(model: Captioner) -> None:
     model.fit({"images": images, "tokens": tokens}, epochs=1, verbose=0)
 
 
-def test_progress_is_read_without_a_model(tmp_path):
+def test_progress_is_read_without_a_model(plain, tmp_path):
     assert last_progress(tmp_path / "checkpoints") is None
     progress = Progress(3, 2, 41.5, 1, False, 12.0)
-    Checkpoints(tmp_path, make_model()).save(progress)
+    Checkpoints(tmp_path, plain).save(progress)
     assert last_progress(tmp_path) == progress
     (tmp_path / "epoch-003" / "state.json").write_text("{", "utf-8")
     with pytest.raises(runs.RunError, match="epoch-003 is damaged"):
@@ -61,8 +75,8 @@ def test_weights_optimiser_and_baseline_come_back(tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_one_within_an_epoch_replaces_the_one_before_and_is_replaced(tmp_path):
-    checkpoints = Checkpoints(tmp_path, make_model("none"))
+def test_one_within_an_epoch_replaces_the_one_before_and_is_replaced(plain, tmp_path):
+    checkpoints = Checkpoints(tmp_path, plain)
     for progress in (Progress(1), Progress(1, step=2), Progress(1, step=10), Progress(2)):
         checkpoints.save(progress)
         (path,) = tmp_path.iterdir()
@@ -71,8 +85,8 @@ def test_one_within_an_epoch_replaces_the_one_before_and_is_replaced(tmp_path):
         assert path.name.endswith(f"-step-{progress.step:06d}") is bool(progress.step)
 
 
-def test_two_left_behind_by_a_kill_give_the_later(tmp_path):
-    checkpoints = Checkpoints(tmp_path / "a", make_model("none"))
+def test_two_left_behind_by_a_kill_give_the_later(plain, tmp_path):
+    checkpoints = Checkpoints(tmp_path / "a", plain)
     checkpoints.save(Progress(999))
     (tmp_path / "a" / "epoch-999").rename(tmp_path / "older")
     checkpoints.save(Progress(1000))
@@ -80,54 +94,46 @@ def test_two_left_behind_by_a_kill_give_the_later(tmp_path):
     assert checkpoints.restore().epoch == 1000
 
 
-def test_a_half_written_one_is_ignored_and_removed_by_the_next(tmp_path):
-    checkpoints = Checkpoints(tmp_path, make_model("none"))
-    checkpoints.save(Progress(1))
+def test_a_half_written_one_is_ignored_and_removed_by_the_next(saved, tmp_path):
     half = tmp_path / ".writing-epoch-002"
     half.mkdir()
     (half / "variables.index").write_bytes(b"half")
-    assert checkpoints.restore().epoch == 1
-    checkpoints.save(Progress(2))
+    assert saved.restore().epoch == 1
+    saved.save(Progress(2))
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-002"]
 
 
-def test_a_kill_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
-    checkpoints = Checkpoints(tmp_path, make_model("none"))
-    checkpoints.save(Progress(1))
+def test_a_kill_while_writing_leaves_the_one_before(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(json, "dumps", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        checkpoints.save(Progress(2))
-    assert checkpoints.restore().epoch == 1
+        saved.save(Progress(2))
+    assert saved.restore().epoch == 1
 
 
-def test_a_full_disk_is_a_clear_error_and_leaves_the_one_before(tmp_path):
-    checkpoints = Checkpoints(tmp_path, make_model("none"))
-    checkpoints.save(Progress(1))
+def test_a_full_disk_is_a_clear_error_and_leaves_the_one_before(saved, tmp_path):
     with full_disk(), pytest.raises(runs.RunError, match="epoch-002.*cannot be written") as error:
-        checkpoints.save(Progress(2))
+        saved.save(Progress(2))
     assert "free some space and start the same command again" in str(error.value)
     assert "[Op:" not in str(error.value) and "{{" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-001"]
-    assert checkpoints.restore().epoch == 1
-    checkpoints.save(Progress(2))
+    assert saved.restore().epoch == 1
+    saved.save(Progress(2))
 
 
 @pytest.mark.parametrize("spoil", [lambda b: b[: len(b) // 2], lambda b: bytes(len(b)), None])
-def test_one_whose_values_are_damaged_is_a_clear_error_and_stays(tmp_path, spoil):
-    checkpoints = Checkpoints(tmp_path, make_model("none"))
-    checkpoints.save(Progress(1))
+def test_one_whose_values_are_damaged_is_a_clear_error_and_stays(saved, tmp_path, spoil):
     (data,) = (tmp_path / "epoch-001").glob("variables.data*")
     if spoil is None:
         data.unlink()
     else:
         data.write_bytes(spoil(data.read_bytes()))
     with pytest.raises(runs.RunError, match="epoch-001 is damaged.*another folder with"):
-        checkpoints.restore()
+        saved.restore()
     assert (tmp_path / "epoch-001").exists()
 
 
-def test_a_damaged_one_beside_best_weights_points_to_them(tmp_path):
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", make_model("none"))
+def test_a_damaged_one_beside_best_weights_points_to_them(plain, tmp_path):
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", plain)
     checkpoints.save(Progress(1))
     (tmp_path / "run" / "checkpoints" / "epoch-001" / "state.json").write_text("{")
     with pytest.raises(runs.RunError) as without:
@@ -138,13 +144,11 @@ def test_a_damaged_one_beside_best_weights_points_to_them(tmp_path):
         checkpoints.restore()
 
 
-def test_one_of_another_version_is_a_clear_error(tmp_path):
-    checkpoints = Checkpoints(tmp_path, make_model("none"))
-    checkpoints.save(Progress(1))
+def test_one_of_another_version_is_a_clear_error(saved, tmp_path):
     state = tmp_path / "epoch-001" / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "version": 99}))
     with pytest.raises(runs.RunError, match=f"epoch-001.*expected version {VERSION}, got 99"):
-        checkpoints.restore()
+        saved.restore()
 
 
 @pytest.mark.parametrize(
