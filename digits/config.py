@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from digits import SYSTEM_KEY, system_of
-from digits.models.config import (
-    DRAMConfig,
-    PortionsConfig,
-    RAMConfig,
-    STNConfig,
-    Target,
-)
+from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig, Target
 from sat_tf.errors import invalid_value, other_version
 from sat_tf.fields import (
     NonNegativeInt,

@@ -21,12 +21,7 @@ import tyro
 from PIL import Image
 
 from digits import refuse_published
-from digits.config import (
-    DigitData,
-    DigitRunConfig,
-    changed_flags,
-    read_digit_config,
-)
+from digits.config import DigitData, DigitRunConfig, changed_flags, read_digit_config
 from digits.data import Digits, scoring_batches
 from digits.models.model import DigitModel
 from digits.recipes import RECIPES

@@ -13,13 +13,7 @@ import tensorflow as tf
 from PIL import Image
 
 import digits
-from digits.models.config import (
-    DRAMConfig,
-    RAMConfig,
-    ReaderConfig,
-    STNConfig,
-    read_reader_config,
-)
+from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig, read_reader_config
 from digits.models.recurrent_attention import DRAM, RAM
 from digits.models.stn import STN
 from sat_tf.compat import default_policy

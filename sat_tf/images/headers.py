@@ -15,13 +15,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.pillow import (
-    FEW_SCANS,
-    MANY_SCANS,
-    MAX_SCANNED_PIXELS,
-    MAX_SCANS,
-    MAX_SEGMENTS,
-)
+from sat_tf.images.pillow import FEW_SCANS, MANY_SCANS, MAX_SCANNED_PIXELS, MAX_SCANS, MAX_SEGMENTS
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
 UNKNOWN = len(FORMATS)

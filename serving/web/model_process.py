@@ -27,13 +27,7 @@ from sat_tf.commands import printable
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.runs import graphs_missing
 from serving.process import return_freed_memory
-from serving.web.captioning import (
-    Captioner,
-    Tell,
-    UploadError,
-    read_upload,
-    viewer_data,
-)
+from serving.web.captioning import Captioner, Tell, UploadError, read_upload, viewer_data
 
 MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""

@@ -12,12 +12,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 
 from serving.local_server.server import LocalServer
 from tests.serving import toys
-from tests.serving.export_fixtures import (  # noqa: F401  (fixtures are found by name here)
-    answers,
-    exports,
-    images,
-    litert_exports,
-)
+from tests.serving.export_fixtures import answers, exports, images, litert_exports  # noqa: F401  (fixtures are found by name here)
 
 
 @dataclass

@@ -9,12 +9,7 @@ from sat_tf.fields import to_dict
 from sat_tf.run_folder import read_config
 from sat_tf.trained import published
 from tests.training.small_runs import check_run_dir
-from training.config import (
-    AttentionConfig,
-    FitConfig,
-    read_run_config,
-    to_text,
-)
+from training.config import AttentionConfig, FitConfig, read_run_config, to_text
 from training.train import parse
 
 

@@ -9,12 +9,7 @@ import pytest
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.run_folder import read_config
 from sat_tf.trained.published import locate
-from training.config import (
-    DataConfig,
-    FitConfig,
-    OptimizerConfig,
-    RunConfig,
-)
+from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.init_from import check_init_from
 from training.recipes import RECIPES
 from training.train import parse

@@ -13,11 +13,7 @@ from training.config_groups import FitConfig
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
 from training.metrics.quick import caption_frequencies, quick_scores
-from training.run_state.logs import (
-    CONSTANT_VARIATION,
-    UNIFORM_ENTROPY,
-    AttentionCollapseWarning,
-)
+from training.run_state.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
 from training.validation import Validation
 
 

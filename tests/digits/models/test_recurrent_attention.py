@@ -8,17 +8,7 @@ import tensorflow as tf
 
 from digits.models.config import DRAMConfig
 from digits.models.recurrent_attention import DRAM
-from tests.digits.models.small_models import (
-    SEED,
-    SIZE,
-    B,
-    T,
-    batch,
-    losses,
-    make,
-    spread,
-    terms_of,
-)
+from tests.digits.models.small_models import SEED, SIZE, B, T, batch, losses, make, spread, terms_of
 
 
 def test_the_first_glimpse_is_in_the_middle_and_the_others_are_the_policys():

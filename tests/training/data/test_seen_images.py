@@ -12,14 +12,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from training.data.examples import Example
 from training.data.overlap import find_overlap, seen_notes
-from training.data.seen_images import (
-    COCO,
-    FLICKR,
-    SeenImages,
-    content_key,
-    photo_id,
-    read_seen,
-)
+from training.data.seen_images import COCO, FLICKR, SeenImages, content_key, photo_id, read_seen
 
 GONE = Path("/there is no such folder")
 
