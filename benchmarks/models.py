@@ -118,6 +118,7 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     model = Captioner(config.captioner, words, load_encoder_weights=False, dtype=policy)
     objective = make_objective(config.attention)
     compile_model(model, objective, config.optimizer, STEPS, config.fit, config.seed)
+    model.optimizer.build(model.trainable_variables)  # XLA cannot make them within the step
     return model
 
 

@@ -44,7 +44,7 @@ def test_a_training_step_is_measured_beside_the_baseline(monkeypatch):
     from benchmarks.models import SHAPES
 
     monkeypatch.setattr(step, "ROTATION", 1)
-    variants = step.Variant("baseline"), step.Variant()
+    variants = step.Variant("baseline"), step.Variant(), step.Variant(xla=True)
     tables = step.measure_step(SHAPES["toy"], [2], 1, variants)
-    assert [row["side"] for row in tables["step"]] == ["baseline", "sat_tf"]
+    assert [row["side"] for row in tables["step"]] == ["baseline", "sat_tf", "sat_tf"]
     assert tables["step"][0]["times_baseline"] == 1.0
