@@ -197,7 +197,7 @@ def train(
 
     Args:
         config: The run's configuration, `resolve`d.
-        read: Its data, see `read_data`.
+        read: What it learns from, see `read_data`.
         strategy: Distributes work over devices; None for one device.
         interrupts: Signals that end the run once its state is saved; None ignores them.
         say: Receives the messages.
@@ -273,7 +273,7 @@ def train(
 def validation_of(
     model: Captioner, data: Data, inputs: Inputs, fit: FitConfig, bounds: Callable | None
 ) -> Validation:
-    """Returns what captions dev images after an epoch; nothing before the first end loads it."""
+    """Makes the validation of a run, which nothing loads before the first epoch has ended."""
     from sat_tf.trained.captioning import TrainedCaptioner
     from training.validation import Validation
 
