@@ -11,13 +11,10 @@ from __future__ import annotations
 import io
 import json
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tyro
@@ -25,18 +22,14 @@ from PIL import Image
 
 from benchmarks.measure import command
 
-if TYPE_CHECKING:
-    from benchmarks.models import Shape
-
 _LEARNING = (
     *("--encoder.name", "scenes_cnn", "--encoder.weights", "none"),
     *("--encoder.trainable", "True", "--encoder.image-size", "64"),
 )
-_IMPORTS = [sys.executable, "-c", "import tensorflow, keras"]
 
 
-def draw(folder: Path, count: int, vocabulary: int = 20_000) -> None:
-    """Draws images, each of its own content, and five captions of each, of so many words."""
+def draw(folder: Path, count: int) -> None:
+    """Draws images, each of its own content, and five captions of each, of 20,000 words."""
     rng, numbers = np.random.default_rng(0), random.Random(0)
     (folder / "images").mkdir(parents=True)
     pictures = []
@@ -45,7 +38,7 @@ def draw(folder: Path, count: int, vocabulary: int = 20_000) -> None:
         file = io.BytesIO()
         coarse.resize((96, 96), Image.Resampling.BICUBIC).save(file, "JPEG", quality=80)
         pictures.append(file.getvalue())
-    words = [f"w{n}" for n in range(vocabulary)]
+    words = [f"w{n}" for n in range(20_000)]
     weights = [1 / (n + 5) for n in range(len(words))]
     images, captions = [], []
     for n in range(count):
@@ -64,37 +57,13 @@ def first_step(folder: Path, *flags: str) -> dict[str, float]:
     """Trains on a folder's data in a new process until the first step; see `loaded.first_step`.
 
     Returns:
-        `processor_s`, `mb`, and seconds from the command to the end of the step.
+        `processor_s` and `mb`.
     """
     called = [sys.executable, "-m", "benchmarks.loaded", "--recipe", "folder_soft", *flags]
     called += ["--data.image-dir", "images", "--data-dir", str(folder / "data")]
     called += ["--cache-dir", str(folder / "cache")]
-    began = time.time()
     done = subprocess.run(called, stdout=subprocess.PIPE, text=True, check=True)
-    used = json.loads(done.stdout.splitlines()[-1])
-    return used | {"seconds": used["time"] - began}
-
-
-def measure_startup(shape: Shape, images: int, repeats: int) -> dict[str, list[dict[str, Any]]]:
-    """Measures `startup`, with annotations in the store: the first step beside the imports."""
-    width = str(shape.width)
-    flags = ["--data.min-count", "1", "--encoder.name", shape.backbone]
-    flags += ["--encoder.weights", "none", "--encoder.image-size", str(shape.image_size)]
-    flags += ["--decoder.embedding-dim", width, "--decoder.attention-dim", width]
-    flags += ["--decoder.hidden-dim", width, "--decoder.bottleneck-dim", "None"]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        draw(folder / "data", images, shape.vocabulary_size)
-        first_step(folder, *flags)  # fills the store
-        imports, steps = [], []
-        for _ in range(repeats):
-            start = time.time()
-            subprocess.run(_IMPORTS, check=True, stderr=subprocess.DEVNULL)
-            imports.append(time.time() - start)
-            steps.append(first_step(folder, *flags)["seconds"])
-    alone, step = statistics.median(imports), statistics.median(steps)
-    row = {"images": images, "first_step_s": step, "imports_s": alone}
-    return {"startup": [row | {"times_imports": step / alone}]}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def run(images: tyro.conf.Positional[int] = 118_000) -> None:

@@ -11,7 +11,6 @@ import os
 import resource
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import keras
@@ -34,7 +33,6 @@ class _Stop(keras.callbacks.Callback):
         times = resource.getrusage(resource.RUSAGE_SELF)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         self.used = {
-            "time": time.time(),
             "processor_s": times.ru_utime + times.ru_stime,
             "mb": pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
         }
@@ -45,7 +43,7 @@ def first_step(flags: list[str]) -> dict[str, float]:
     """Trains until the first step has ended, in a temporary folder unless flags name another.
 
     Returns:
-        The time when it ended, seconds of processor time, and memory in use, 10^6 bytes.
+        Seconds of processor time, and memory in use, 10^6 bytes.
     """
     arguments = command.parse(flags)
     with tempfile.TemporaryDirectory() as folder:

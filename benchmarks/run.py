@@ -20,24 +20,22 @@ TITLES = {
     "sweep": "Training step over batch sizes, one pass each",
     "step": "Training step, each side at its best batch size",
     "search": "Search",
-    "startup": "From the command to the first training step",
 }
 """Title of each table."""
 
-_Section = Literal["step", "search", "startup"]
+_Section = Literal["step", "search"]
 _Shape = Literal["flickr8k", "coco", "toy"]
 
 
 def run(
-    only: tuple[_Section, ...] = ("step", "search", "startup"),
+    only: tuple[_Section, ...] = ("step", "search"),
     shapes: tuple[_Shape, ...] = ("flickr8k", "coco"),
     repeats: int = 3,
     batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512),
     search_batches: tuple[int, ...] = (1, 8, 32, 100),
-    images: int = 1000,
     json: Path | None = None,
 ) -> None:
-    """Measures training steps, search and start-up, each in its own process.
+    """Measures training steps and search, each in its own process.
 
     Args:
         only: What is measured.
@@ -45,14 +43,13 @@ def run(
         repeats: Timed turns of each side; figures are medians.
         batch_sizes: Captions per training batch that each side tries.
         search_batches: Images per search.
-        images: Images of the data set of startup, with five captions each.
         json: File of all measurements; none by default.
     """
-    sizes: dict[str, Any] = {"step": batch_sizes, "search": search_batches, "startup": images}
+    sizes = {"step": batch_sizes, "search": search_batches}
     report: dict[str, Any] = {"machine": None, "tables": {}}
     for section in only:
         tables: dict[str, list[dict[str, Any]]] = {}
-        for shape in shapes[:1] if section == "startup" else shapes:
+        for shape in shapes:
             print(f"Measuring {section} {shape} ...", file=sys.stderr, flush=True)
             spawn = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, spawn) as process:
@@ -70,17 +67,13 @@ def run(
 
 def measure(section: _Section, shape: _Shape, sizes: Any, repeats: int) -> tuple[dict, str]:
     """Measures a section for a shape; returns its tables and the machine."""
-    from benchmarks import large_folder, step
+    from benchmarks import step
     from benchmarks.measure import machine
     from benchmarks.models import SHAPES
 
     # TensorFlow warns of functions traced for several shapes, which are intended here.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    sections = {
-        "step": step.measure_step,
-        "search": step.measure_search,
-        "startup": large_folder.measure_startup,
-    }
+    sections = {"step": step.measure_step, "search": step.measure_search}
     return sections[section](SHAPES[shape], sizes, repeats), machine()
 
 

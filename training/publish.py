@@ -28,7 +28,8 @@ from sat_tf.trained import published
 from training.config import RunConfig, read_run_config
 from training.data.dataset import read_data_dir
 from training.data.examples import canonical_split
-from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
+from training.evaluate.reports import SIGNATURE, score_rows
+from training.tables import markdown_table
 
 if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner

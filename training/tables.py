@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sat_tf.commands import printable
 
@@ -22,6 +22,12 @@ def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> s
         padded = (text.ljust(n) if i in left else text.rjust(n) for i, (text, n) in cells)
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Formats a Markdown table of cells that are one line of plain text."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Files of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
+"""Files of an evaluation, `report.json` and `captions.json`, and what the console shows of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import importlib.metadata
 import json
 import math
 import platform
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.fields import flat
-from sat_tf.files import write_atomically, write_json
+from sat_tf.files import write_json
 from sat_tf.images.pillow import decode, read_content
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.tables import text_table
@@ -21,8 +20,7 @@ from training.tables import text_table
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
 
-REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
-CAPTIONS_FILE = "captions.json"
+REPORT_FILE, CAPTIONS_FILE = "report.json", "captions.json"
 _CAPTION_FORMS = (
     'write [{"image_id": NAME, "caption": TEXT}, ...], lines of such objects, or {NAME: TEXT, ...}'
 )
@@ -52,14 +50,6 @@ HEADLINE = {
     "deletion_ratio": "that fall over the one without random places",
 }
 """Scores on the console, each with what it is; the report has all."""
-_GROUPS = {
-    "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word")
-    + ("captions_right", "confidence", "errors_unanswered"),
-    "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
-    + ("nll_phrase", "deletion"),
-    "Words about scenes": ("words_",),
-}
-"""Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
 
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("tensorflow-datasets",)
@@ -67,7 +57,7 @@ _EXAMPLES = 3
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
-    """Writes `report.json` and `report.md`, each atomically.
+    """Writes `report.json` atomically.
 
     Args:
         directory: Created if missing.
@@ -77,9 +67,7 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    plain = _plain(report)
-    write_json(directory / REPORT_FILE, plain)
-    write_atomically(directory / MARKDOWN_FILE, _markdown(plain))
+    write_json(directory / REPORT_FILE, _plain(report))
 
 
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
@@ -101,7 +89,7 @@ def write_evaluation(
     lines.append("First captions:")
     lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
+    print(*lines, f"All {len(report['scores'])} scores: {out / REPORT_FILE}", sep="\n")
 
 
 def package_versions() -> dict[str, str]:
@@ -307,21 +295,6 @@ def interval_text(name: str, interval: Any) -> str:
     return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Formats a Markdown table; floats have six digits, None is a dash, lists have commas."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(map(markdown_cell, line))} |" for line in lines)
-
-
-def markdown_cell(value: Any) -> str:
-    """Formats a value in one line that does not end a cell."""
-    if isinstance(value, list):
-        value = ", ".join("-" if item is None else str(item) for item in value)
-    if isinstance(value, float):
-        value = f"{value:.6g}"
-    return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")
-
-
 def _plain(value: Any) -> Any:
     """Converts a value to JSON's types."""
     if hasattr(value, "_asdict"):
@@ -337,36 +310,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return str(value)
-
-
-def _group(score: str) -> str:
-    found = [name for name, starts in _GROUPS.items() if score.startswith(starts)]
-    return found[-1] if found else "Captions"  # nll_phrase is attention's, nll is not
-
-
-def _markdown(report: Mapping[str, Any]) -> str:
-    """Formats scores and nested mappings as tables, all single values as one table in between."""
-    title = " ".join(str(report[key]) for key in ("recipe", "split") if key in report)
-    parts = [f"# Evaluation: {title}" if title else "# Evaluation"]
-    if isinstance(report.get("scores"), Mapping):
-        intervals = report.get("intervals") or {}
-        header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
-        groups: dict[str, list[list[str]]] = {"Captions": []} | {name: [] for name in _GROUPS}
-        for row in score_rows(report["scores"], intervals):
-            groups[_group(row[0])].append(row)
-        parts.append("## Scores")
-        for name, rows in groups.items():
-            parts += [f"### {name}", markdown_table(header, rows)] if rows else []
-        if report.get("signature"):
-            parts.append(SIGNATURE.format(f"`{report['signature']}`"))
-    if report.get("notes"):
-        parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
-    rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
-    single = {k: v for k, v in rest.items() if not isinstance(v, Mapping)}
-    if single:
-        parts += ["## Run", markdown_table(("key", "value"), single.items())]
-    for name, section in rest.items():
-        if isinstance(section, Mapping) and section:
-            heading = name.replace("_", " ").capitalize()
-            parts += [f"## {heading}", markdown_table(("key", "value"), flat(section).items())]
-    return "\n\n".join(parts) + "\n"
