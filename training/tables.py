@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from sat_tf.commands import printable
 
@@ -24,10 +25,11 @@ def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> s
     return "\n".join(lines)
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Formats a Markdown table of cells that are one line of plain text."""
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Formats a Markdown table, each row in one line."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = ([" ".join(str(cell).split()).replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Files of an evaluation, `report.json` and `captions.json`, and what the console shows of them."""
+"""Files of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.files import write_json
+from sat_tf.fields import flat
+from sat_tf.files import write_atomically, write_json
 from sat_tf.images.pillow import decode, read_content
 from training.data.examples import DataError, Example, Split, StoredImage
-from training.tables import text_table
+from training.tables import markdown_table, text_table
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
 
-REPORT_FILE, CAPTIONS_FILE = "report.json", "captions.json"
+REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
+CAPTIONS_FILE = "captions.json"
 _CAPTION_FORMS = (
     'write [{"image_id": NAME, "caption": TEXT}, ...], lines of such objects, or {NAME: TEXT, ...}'
 )
@@ -57,7 +59,7 @@ _EXAMPLES = 3
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
-    """Writes `report.json` atomically.
+    """Writes `report.json` and `report.md`, each atomically.
 
     Args:
         directory: Created if missing.
@@ -67,7 +69,9 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / REPORT_FILE, _plain(report))
+    plain = _plain(report)
+    write_json(directory / REPORT_FILE, plain)
+    write_atomically(directory / MARKDOWN_FILE, _markdown(plain))
 
 
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
@@ -89,7 +93,7 @@ def write_evaluation(
     lines.append("First captions:")
     lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    print(*lines, f"All {len(report['scores'])} scores: {out / REPORT_FILE}", sep="\n")
+    print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
 
 
 def package_versions() -> dict[str, str]:
@@ -310,3 +314,17 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return str(value)
+
+
+def _markdown(report: Mapping[str, Any]) -> str:
+    """Formats scores and notes, and below them everything else in one table."""
+    scores, intervals = report.get("scores") or {}, report.get("intervals") or {}
+    header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
+    rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
+    parts = [
+        " ".join(["# Evaluation", *(str(rest[key]) for key in ("recipe", "split") if key in rest)]),
+        markdown_table(header, score_rows(scores, intervals)),
+        *(f"- {note}" for note in report.get("notes") or ()),
+        markdown_table(("key", "value"), flat(rest).items()),
+    ]
+    return "\n\n".join(parts) + "\n"

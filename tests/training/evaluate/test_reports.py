@@ -19,6 +19,17 @@ def test_json_is_valid_whatever_the_values(tmp_path):
     assert report == plain
 
 
+def test_markdown_has_scores_with_intervals_notes_and_all_else(tmp_path):
+    scores = {"bleu_4": 21.3, "cider": float("nan")}
+    report = {"split": "dev", "recipe": "scenes_soft", "times": {"search": 1.5}, "scores": scores}
+    more = {"notes": ["METEOR is left out"], "intervals": {"bleu_4": (21.3, 20.1, 22.6)}}
+    write_report(tmp_path, report | more | {"odd": "a|b\nc"})
+    text = (tmp_path / "report.md").read_text("utf-8")
+    assert text.startswith("# Evaluation scenes_soft dev\n")
+    assert "| bleu_4 | 21.30 | [20.10, 22.60] |\n| cider | undefined |  |\n" in text
+    assert "- METEOR is left out" in text and "| times.search | 1.5 |\n| odd | a\\|b c |" in text
+
+
 def test_console_table_has_two_decimals_and_intervals():
     lines = format_scores(
         {"bleu_4": 21.3, "brevity_ratio": 0.9512, "meteor": None, "cider": 47.123},
