@@ -2,16 +2,19 @@
 
 The first line says how the data was read, each further line is an image of a split: its name,
 captions and group, its file if that has another name, and the SHA-256 of that; or why it is left
-out. Layouts of caption files end here: a run that is resumed, its evaluation and whoever wants to
-know what was read use this file.
+out. Each line ends with a check of all lines so far, by which one that was edited is known.
+Layouts of caption files end here: a run that is resumed, its evaluation and whoever wants to know
+what was read use this file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +29,6 @@ from training.data.image_files import identify
 from training.data.sources import Source
 from training.tables import counted
 
-FORMAT = 1
 _ANEW = "A run with another `--run-dir` reads the data anew."
 
 
@@ -52,6 +54,10 @@ class Lines(Sequence[Example]):
         self.text += line
         self._ends.append(len(self.text))
         self._keys.append(-1 if content_key is None else content_key)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yields the lines, one by one."""
+        return (bytes(self.text[start:end]) for start, end in itertools.pairwise(self._ends))
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -104,7 +110,8 @@ class Dataset:
         splits = {name: load(name) for name in ("train", "dev")}
         if recorded:
             for split in splits.values():
-                _check_images(record, split, cache_dir)
+                if changed := _changed_images(record, split, cache_dir):
+                    raise DataError(f"{changed} Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}")
             return cls(splits, files, data_dir, recorded)
         if files:
             with contextlib.suppress(DataError):
@@ -122,7 +129,7 @@ class Dataset:
             return False
         draft = path.with_name(f".{path.name}.tmp")
         with draft.open("wb") as file:
-            file.writelines(self._lines())
+            file.writelines(_checked(self._lines()))
         sync(draft)
         os.replace(draft, path)
         return True
@@ -138,10 +145,10 @@ class Dataset:
             | {key: getattr(split, key) for key in kept}
             for name, split in splits.items()
         }
-        yield _line({"format": FORMAT, "in_files": in_files, "read": read, "splits": counts})
+        yield _line({"in_files": in_files, "read": read, "splits": counts})
         for name, split in splits.items():
             if isinstance(split.examples, Lines):
-                yield split.examples.text
+                yield from split.examples.lines()
             else:
                 for one in split.examples:
                     yield _line(_record(one, name, base))
@@ -165,8 +172,11 @@ def read_split(
     Raises:
         DataError: There is no such split, the record is damaged, or the data cannot be used.
     """
-    load, _, _ = _opened(data, data_dir, record, may_change=True)
-    return _identified(load(name), data_dir, cache_dir)
+    load, _, recorded = _opened(data, data_dir, record, may_change=True)
+    split = load(name)
+    if recorded and (changed := _changed_images(record, split, cache_dir)):
+        print(f"Note: {changed}")
+    return _identified(split, data_dir, cache_dir)
 
 
 def _opened(
@@ -227,9 +237,6 @@ def _record(example: Example, split: str, base: Path | None) -> dict[str, Any]:
 
 def _example(record: Mapping[str, Any], base: Path, content_key: int | None = None) -> Example:
     name, captions = record["image"], tuple(record["captions"])
-    for text in (name, *captions):
-        if not isinstance(text, str):
-            raise ValueError(f"expected texts, got {text!r}")
     return Example(
         name,
         base / record.get("file", name),
@@ -256,48 +263,66 @@ def _value(line: bytes) -> Any:
     return json.loads(line.decode("utf-8", "surrogateescape"))
 
 
+def _checked(lines: Iterable[bytes]) -> Iterator[bytes]:
+    check = 0
+    for line in lines:
+        content = line.removesuffix(b"}\n")
+        check = zlib.crc32(content, check)
+        yield content + _check_of(check)
+
+
+def _check_of(check: int) -> bytes:
+    return b', "check": "%08x"}\n' % check
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """Yields the lines of a record file, without their checks.
+
+    Raises:
+        DataError: A line is not as it was written.
+    """
+    check = 0
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            content = line[: -len(_check_of(0))]
+            check = zlib.crc32(content, check)
+            if line != content + _check_of(check):
+                raise DataError(
+                    f"{path}, line {number} is not as it was written: it was edited or cut short, "
+                    f"or is of another version. {_ANEW}"
+                )
+            yield content + b"}\n"
+
+
 def read_header(path: Path) -> dict[str, Any]:
     """Reads the first line of a record file.
 
     Raises:
-        DataError: It is damaged, or of another version.
+        DataError: It is not as it was written.
     """
-    with path.open("rb") as lines:
-        header = _parsed(path, 1, next(lines, b""))
-    if header.get("format") != FORMAT:
-        raise _damaged(path, 1, f"its format is {header.get('format')!r}, here {FORMAT}")
-    kinds = {"in_files": bool, "read": dict, "splits": dict}
-    for key, kind in kinds.items():
-        if not isinstance(header.get(key), kind):
-            raise _damaged(path, 1, f"expected a {kind.__name__} `{key}`")
-    return header
+    for line in _read_lines(path):
+        return _value(line)
+    raise DataError(f"{path} is empty. {_ANEW}")
 
 
 def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, Split]:
     """Reads the splits of a record file whose images are in files below `base`.
 
     Raises:
-        DataError: A line is damaged, or lines are missing; the message has the line.
+        DataError: A line is not as it was written, or lines are missing.
     """
     examples = {name: Lines(base) for name in header["splits"]}
     skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
     identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
-    with path.open("rb") as lines:
-        next(lines)
-        for number, line in enumerate(lines, start=2):
-            record = _parsed(path, number, line)
-            try:
-                name, split = record["image"], record["split"]
-                if "left_out" in record:
-                    skipped[split].append((name, record["left_out"]))
-                    if "id" in record:
-                        identifiers[split][record["id"]] = name
-                    continue
-                _example(record, base)  # it can be made
-                examples[split].append(line)
-            except (KeyError, TypeError, ValueError) as error:
-                why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-                raise _damaged(path, number, why) from error
+    for line in itertools.islice(_read_lines(path), 1, None):
+        record = _value(line)
+        split = record["split"]
+        if "left_out" in record:
+            skipped[split].append((record["image"], record["left_out"]))
+            if "id" in record:
+                identifiers[split][record["id"]] = record["image"]
+        else:
+            examples[split].append(line)
     splits = {}
     for name, facts in header["splits"].items():
         found = len(examples[name]), len(skipped[name])
@@ -310,20 +335,6 @@ def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, 
         told = (tuple(facts["uncaptioned"]), tuple(facts["notes"]))
         splits[name] = Split(name, *listed, *told, identifiers[name], facts["held_out"])
     return splits
-
-
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        value = _value(line)
-    except ValueError as error:
-        raise _damaged(path, number, str(error)) from error
-    if not isinstance(value, dict):
-        raise _damaged(path, number, f"expected a JSON object, got {line[:40]!r}")
-    return value
-
-
-def _damaged(path: Path, number: int, why: str) -> DataError:
-    return DataError(f"{path}, line {number} is damaged: {why.rstrip('.')}. {_ANEW}")
 
 
 def check_unchanged(path: Path, base: Path, read: Mapping[str, str]) -> None:
@@ -340,19 +351,20 @@ def check_unchanged(path: Path, base: Path, read: Mapping[str, str]) -> None:
             raise DataError(f"{file} has changed since {path} was made of it. {_ANEW}")
 
 
-def _check_images(record: Path, split: Split, cache_dir: Path) -> None:
-    """Checks the same of image files; one that cannot be read now is noticed where it is used."""
+def _changed_images(record: Path, split: Split, cache_dir: Path) -> str:
+    """Returns a sentence if image files are not those of a record, else an empty string."""
     found = identify((one.image for one in split.examples), cache_dir)
     changed = [
         one.image_id
         for one, now in zip(split.examples, found, strict=True)
-        if one.sha256 is not None and now is not None and now.sha256 != one.sha256
+        if one.sha256 is not None and (now is None or now.sha256 != one.sha256)
     ]
-    if changed:
-        raise DataError(
-            f"{counted(len(changed), 'image')} of the {split.name} split changed since {record} "
-            f"was written, such as {changed[0]}. Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}"
-        )
+    if not changed:
+        return ""
+    return (
+        f"{counted(len(changed), 'image')} of the {split.name} split changed or went since "
+        f"{record} was written, such as {changed[0]}."
+    )
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:
