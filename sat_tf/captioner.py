@@ -21,7 +21,7 @@ from sat_tf.model import TrainableModel
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.terms import Batch, Means
-from sat_tf.ops.draws import replica_seed, step_seeds
+from sat_tf.ops import replica_seed, step_seeds
 from sat_tf.search import Hypotheses, beam_search
 
 CAPTION_WORDS = 12

@@ -14,8 +14,7 @@ from sat_tf.compat import BuildsBeforeFit, steps_taken
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegative, check_argument
 from sat_tf.objectives.terms import Batch, Means, Objective
-from sat_tf.ops.draws import fold_in
-from sat_tf.ops.replicas import global_size
+from sat_tf.ops import fold_in, global_size
 
 Logs = dict[str, tf.Tensor]
 Results = dict[str, float] | list[float] | float

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_argument
-from sat_tf.ops.search import top_tokens
+from sat_tf.ops import top_tokens
 from sat_tf.vocabulary import END, PAD, START
 
 FLOOR = -1e9

@@ -13,8 +13,7 @@ import tensorflow as tf
 from digits.models.config import GlimpseConfig
 from digits.models.model import convolution, dense, sequential
 from digits.models.sampling import bilinear_sample_grid, to_pixels
-from sat_tf.ops.draws import step_seeds, uniform
-from sat_tf.ops.replicas import at_least_one_row
+from sat_tf.ops import at_least_one_row, step_seeds, uniform
 
 
 class Aim(NamedTuple):

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from sat_tf.model import TrainableModel
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import replica_seed
-from sat_tf.ops.replicas import at_least_one_row
+from sat_tf.ops import at_least_one_row, replica_seed
 
 
 class Score(NamedTuple):

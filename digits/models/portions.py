@@ -33,7 +33,7 @@ from sat_tf.objectives.estimators import (
     stochastic_loss,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import dropout, replica_seed, step_seeds
+from sat_tf.ops import dropout, replica_seed, step_seeds
 
 _DROPOUT = 1  # salt of its masks
 

@@ -41,7 +41,7 @@ from sat_tf.objectives.estimators import (
     weighted_mean,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import fold_in, replica_seed, step_seeds
+from sat_tf.ops import fold_in, replica_seed, step_seeds
 
 State = Any
 

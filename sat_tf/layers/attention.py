@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
-from sat_tf.ops.search import in_parts
+from sat_tf.ops import in_parts
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
 

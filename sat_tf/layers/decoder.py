@@ -20,8 +20,7 @@ from sat_tf.fields import PositiveInt, check_argument, checked
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.deep_output import DeepOutput
 from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
-from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, fold_in, step_seeds
-from sat_tf.ops.gradients import DeferredKernels
+from sat_tf.ops import DefaultSeeds, DeferredKernels, check_seed, dropout, fold_in, step_seeds
 
 
 class Attended(NamedTuple):

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.fields import Fraction, PositiveInt, checked
-from sat_tf.ops.draws import DefaultSeeds, dropout
+from sat_tf.ops import DefaultSeeds, dropout
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")

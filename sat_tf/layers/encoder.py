@@ -15,7 +15,7 @@ from sat_tf.config import HUB, JOIN, SCENES_CNN
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.layers import backbones
-from sat_tf.ops.replicas import at_least_one_row
+from sat_tf.ops import at_least_one_row
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Fraction, NonNegativeInt, PositiveInt, checked
-from sat_tf.ops.draws import DefaultSeeds, dropout
+from sat_tf.ops import DefaultSeeds, dropout
 
 Nest = Any
 

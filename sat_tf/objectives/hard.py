@@ -37,8 +37,7 @@ from sat_tf.objectives.likelihood import (
     word_means,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import replica_seed, step_seeds, uniform
-from sat_tf.ops.replicas import global_mean
+from sat_tf.ops import global_mean, replica_seed, step_seeds, uniform
 
 
 class HardObjective:

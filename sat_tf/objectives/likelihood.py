@@ -12,7 +12,7 @@ import tensorflow as tf
 from sat_tf.layers.attention import entropy_share
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.terms import Batch, Means
-from sat_tf.ops.gradients import fast_log_likelihoods
+from sat_tf.ops import fast_log_likelihoods
 from sat_tf.vocabulary import PAD
 
 ATTENTION_TARGETS = "attention_targets"

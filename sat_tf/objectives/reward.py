@@ -35,7 +35,7 @@ from sat_tf.objectives.likelihood import (
     word_means,
 )
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.ops.draws import check_seed, fold_in, replica_seed, step_seeds, uniform
+from sat_tf.ops import check_seed, fold_in, replica_seed, step_seeds, uniform
 from sat_tf.search import (
     FLOOR,
     Hypotheses,

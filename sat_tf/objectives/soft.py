@@ -22,7 +22,7 @@ from sat_tf.objectives.likelihood import (
     word_means,
 )
 from sat_tf.objectives.terms import Batch, Terms
-from sat_tf.ops.draws import replica_seed, step_seeds
+from sat_tf.ops import replica_seed, step_seeds
 
 
 class SoftObjective:

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from digits.models.config import RAMConfig
 from digits.models.recurrent_attention import RAM
-from sat_tf.ops.draws import replica_seed
+from sat_tf.ops import replica_seed
 
 STEP_SEED = tf.constant([3, 5])
 SEED = replica_seed(STEP_SEED)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.reward import RewardObjective
-from sat_tf.ops.draws import replica_seed
+from sat_tf.ops import replica_seed
 from sat_tf.vocabulary import END, PAD, START, UNK
 from tests.sat_tf.models.captioner_models import (
     KINDS,

@@ -1,0 +1,302 @@
+"""Draws from seeds, and what is tuned for speed, which equals its plain form."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sat_tf
+from sat_tf.config import AttentionConfig
+from sat_tf.layers.attention import additive_scores
+from sat_tf.layers.lstm import unroll
+from sat_tf.objectives.hard import HardObjective
+from sat_tf.ops import (
+    DeferredKernels,
+    at_least_one_row,
+    dropout,
+    fast_log_likelihoods,
+    in_parts,
+    plain_log_likelihoods,
+    runs_on_cpu,
+    step_seeds,
+    top_tokens,
+    uniform,
+)
+from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
+from training.distributed import make_strategy
+
+
+@pytest.mark.parametrize(
+    ("rate", "share"),
+    [(0.3, 77 / 256), (0.2, 51 / 256), (0.1, 0.1), (0.0123, 0.0123), (0.996, 255 / 256)],
+)
+def test_a_rate_is_met_to_a_hundredth_or_to_one_draw_in_65536(rate, share):
+    size = 2e6
+    outputs = dropout(tf.ones([2000, 1000]), rate, SEED, 0).numpy()
+    assert abs((outputs == 0.0).mean() - share) < 5 * (share * (1 - share) / size) ** 0.5
+    # The scale is that of the share really dropped.
+    np.testing.assert_allclose(np.unique(outputs), [0.0, 1.0 / (1.0 - share)], rtol=2e-4)
+
+
+def test_dropout_masks_are_fixed_by_seed_and_salt():
+    def mask(seed, salt):
+        return dropout(tf.ones([200]), 0.5, tf.constant(seed), salt).numpy()
+
+    np.testing.assert_array_equal(mask([1, 2], 0), mask([1, 2], 0))
+    assert np.any(mask([1, 2], 0) != mask([1, 3], 0))
+    assert np.any(mask([1, 2], 0) != mask([1, 2], 1))
+    inputs = tf.ones([3])
+    assert dropout(inputs, 0.5, None, 0) is inputs
+    assert dropout(inputs, 0.0, SEED, 0) is inputs
+
+
+def test_a_shared_axis_has_one_mask():
+    outputs = dropout(tf.ones([4, 3, 50]), 0.5, SEED, 0, shared_axis=1).numpy()
+    # The one that a single row would have.
+    one = dropout(tf.ones([4, 1, 50]), 0.5, SEED, 0)
+    np.testing.assert_array_equal(outputs, np.repeat(one, 3, axis=1))
+
+
+DROPOUTS = (
+    "annotation_dropout",
+    "initial_dropout",
+    "embedding_dropout",
+    "hidden_dropout",
+    "output_dropout",
+)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda seed: uniform([50, 70], seed),
+        lambda seed: dropout(tf.ones([50, 70]), 0.5, seed, 0),
+        lambda seed: HardObjective(AttentionConfig("hard")).draw_expectation(seed, 90),
+    ],
+)
+def test_draws_are_the_same_with_xla(draw):
+    plain, compiled = (tf.function(draw, jit_compile=jit)(SEED) for jit in (False, True))
+    np.testing.assert_array_equal(plain, compiled)
+    assert len(np.unique(plain)) > 1
+
+
+def test_uniform_draws_are_those_of_tensorflow():
+    np.testing.assert_array_equal(uniform([5000], SEED), tf.random.stateless_uniform([5000], SEED))
+
+
+def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
+    """Two draws from one seed would begin with the same random numbers."""
+    seeds = []
+
+    def spy(inputs, rate, seed, salt, shared_axis=None):
+        if rate:
+            seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
+        return inputs
+
+    for module in ("decoder", "deep_output", "lstm"):
+        monkeypatch.setattr(f"sat_tf.layers.{module}.dropout", spy)
+    decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
+    decoder(*make_batch(), seed=SEED, training=True)
+    assert len(seeds) == 2 * 2 + 4
+    seeds += list(step_seeds(SEED, 50))
+    assert len({tuple(seed.numpy()) for seed in seeds}) == len(seeds)
+
+
+R, K, J = 12, 6, 4
+
+
+def random_labels(kind, targets):
+    """None; the target with a share; or words of which some occur twice or are the target."""
+    rng = np.random.default_rng(2)
+    if kind == "target":
+        return targets[:, None], tf.fill([R, 1], tf.constant(0.7, tf.float64))
+    if kind == "words":
+        words, shares = rng.integers(0, K, [R, J]), rng.dirichlet(np.ones(J + 1), R)[:, :J]
+        return tf.constant(words), tf.constant(shares)
+    return None
+
+
+@pytest.mark.parametrize("kind", [None, "target", "words"])
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (0.7, -2.0)])
+def test_values_and_gradients_are_those_of_the_plain_form(kind, weights):
+    rng = np.random.default_rng(1)
+    logits = tf.constant(rng.normal(size=[R, K], scale=4.0))
+    targets, upstream = tf.constant(rng.integers(0, K, R)), tf.constant(rng.normal(size=R))
+    labels = random_labels(kind, targets)
+
+    def run(form):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            exact, soft = form(logits, targets, labels)
+            total = tf.reduce_sum(upstream * (weights[0] * exact + weights[1] * soft))
+        return exact, soft, tape.gradient(total, logits)
+
+    expected = run(plain_log_likelihoods)
+    compiled = tf.function(lambda: run(fast_log_likelihoods), autograph=False)()
+    for found in (run(fast_log_likelihoods), compiled):
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_improbable_and_impossible_words_leave_numbers():
+    logits = tf.constant([[80.0, -80.0, -1e9]])
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        value, _ = fast_log_likelihoods(logits, tf.constant([1]))
+    np.testing.assert_allclose(value, [-160.0])
+    np.testing.assert_allclose(tape.gradient(value, logits), [[-1.0, 1.0, 0.0]], atol=1e-6)
+
+
+B, T, X, G = 3, 5, 4, 4
+
+
+def loss_in_loop(term, kernel, state, deferred=None):
+    """A small recurrent net: `h[t] = tanh(term[t] + h[t-1] kernel)`, loss `sum h^2`."""
+    inside = kernel if deferred is None else deferred.inside[0]
+
+    def step(term_t, hidden):
+        hidden = tf.tanh(term_t + tf.matmul(hidden, inside))
+        return hidden, hidden
+
+    term = term if deferred is None else deferred.tap(term)
+    hidden, _ = unroll(step, state, term, tf.TensorSpec([None, G]))
+    if deferred is not None:
+        deferred.record(tf.concat([state[tf.newaxis], hidden[:-1]], axis=0))
+    return tf.reduce_sum(tf.square(hidden))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_deferred_gradients_are_those_of_the_loop(compiled):
+    rng = np.random.default_rng(0)
+    term, kernel, state = (
+        tf.Variable(rng.normal(size=shape).astype("float32"))
+        for shape in ([T, B, G], [X, G], [B, G])
+    )
+
+    def gradients(defer):
+        with tf.GradientTape() as tape:
+            value = tf.convert_to_tensor(kernel)
+            deferred = DeferredKernels([value]) if defer else None
+            loss = loss_in_loop(term, value, tf.convert_to_tensor(state), deferred)
+        return tape.gradient(loss, [term, kernel, state])
+
+    run = tf.function(gradients, autograph=False) if compiled else gradients
+    for late, plain in zip(run(True), run(False), strict=True):
+        np.testing.assert_allclose(late, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_function_sees_a_row_at_least(rows, known):
+    seen = []
+
+    def double(batch):
+        seen.append(tf.shape(batch)[0])
+        return 2.0 * batch
+
+    def run(batch):
+        return at_least_one_row(double, batch), seen.pop()
+
+    shape = [rows if known else None, 2]
+    compiled = tf.function(run, input_signature=[tf.TensorSpec(shape)], autograph=False)
+    strategy = make_strategy("mirrored")
+    results, counts = strategy.run(compiled, args=(np.ones([rows, 2], np.float32),))
+    for result in strategy.experimental_local_results(results):
+        np.testing.assert_array_equal(result, np.full([rows, 2], 2.0))
+    assert {int(count) for count in strategy.experimental_local_results(counts)} == {max(rows, 1)}
+
+
+def test_an_encoder_has_no_annotations_of_no_images():
+    encoder = sat_tf.Encoder("scenes_cnn", 16, trainable=True)
+    with tf.GradientTape() as tape:
+        annotations = encoder(np.zeros([0, 16, 16, 3], np.float32), training=True)
+        total = tf.reduce_sum(annotations)
+    assert annotations.shape == (0, 4, 32)
+    gradients = tape.gradient(total, encoder.trainable_variables)
+    assert not any(np.any(gradient) for gradient in gradients)
+
+
+L, A = 5, 6
+WRAPS = pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+
+
+def search_scores(*factors):
+    return in_parts(additive_scores, *factors)
+
+
+def make_factors(images, rows=G):
+    rng = np.random.default_rng(0)
+    shapes = [images, rows, A], [images, L, A], [A]
+    return [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]
+
+
+@pytest.mark.parametrize("images", [0, 1, 3, 20])
+@WRAPS
+def test_scores_in_parts_equal_the_whole(wrap, images, monkeypatch):
+    factors = make_factors(images)
+    whole = wrap(additive_scores)(*factors)
+    np.testing.assert_array_equal(wrap(search_scores)(*factors), whole)
+    monkeypatch.setattr("sat_tf.ops.CACHE_SIZE", 0)
+    parts = wrap(lambda *factors: search_scores(*factors))(*factors)
+    assert parts.shape == (images * G, L)
+    np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
+
+
+@WRAPS
+def test_the_running_device_is_asked(wrap):
+    assert wrap(lambda: runs_on_cpu())()
+    assert not tf.function(lambda: runs_on_cpu(), jit_compile=True)()
+
+
+def test_an_exported_search_asks_the_device_that_serves_it(tmp_path, monkeypatch):
+    """The graph holds both paths and the question, whatever the exporting machine has."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["GPU"])
+    specs = [tf.TensorSpec([None, None, A]), tf.TensorSpec([None, L, A]), tf.TensorSpec([A])]
+    module = tf.Module()
+    module.scores = tf.function(search_scores, input_signature=specs)
+    tf.saved_model.save(module, tmp_path)
+    again = tf.saved_model.load(tmp_path)
+    operations = {o.type for o in again.scores.concrete_functions[0].graph.get_operations()}
+    assert {"DeviceIndex"} <= operations and operations & {"If", "StatelessIf"}
+    factors = make_factors(3)
+    np.testing.assert_allclose(again.scores(*factors), additive_scores(*factors), 1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, G])
+def test_scores_are_no_product_of_four_axes(rows):
+    """TensorFlow 2.21 corrupts memory in those (issue 117700) where oneDNN has AVX-512."""
+
+    @tf.function
+    def gradient(queries, keys, vector):
+        with tf.GradientTape() as tape:
+            tape.watch(queries)
+            found = additive_scores(queries, keys, vector)
+        return tape.gradient(found, queries)
+
+    operations = gradient.get_concrete_function(*make_factors(3, rows)).graph.get_operations()
+    products = [operation for operation in operations if "MatMul" in operation.type]
+    assert products
+    for product in products:
+        assert all(axes.shape.rank == 2 for axes in product.inputs), product.name
+
+
+@pytest.mark.parametrize("vocabulary", [640, 641, 2540, 2559])
+@pytest.mark.parametrize("levels", [3, 40, 1_000_000])
+def test_the_best_tokens_are_those_of_a_whole_sort(vocabulary, levels):
+    # With few levels most log-probabilities are ties, which the lower token has to win.
+    rng = np.random.default_rng(vocabulary + levels)
+    log_probs = -rng.integers(0, levels, [200, vocabulary]).astype(np.float32)
+    log_probs[:, rng.integers(0, vocabulary, vocabulary // 3)] = -np.inf
+    found, tokens = top_tokens(tf.constant(log_probs), 5)
+    order = np.argsort(-log_probs, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(tokens, order)
+    np.testing.assert_array_equal(found, np.take_along_axis(log_probs, order, axis=1))
+
+
+def test_tokens_stay_within_the_vocabulary_if_few_are_allowed():
+    log_probs = np.full([3, 641], -np.inf, np.float32)
+    log_probs[0, 640], log_probs[1, 2:4] = -1.0, -2.0
+    found, tokens = top_tokens(tf.constant(log_probs), 5)
+    assert np.all((np.asarray(tokens) >= 0) & (np.asarray(tokens) < 641))
+    np.testing.assert_array_equal(np.isfinite(found).sum(axis=1), [1, 2, 0])
+    assert tokens[0, 0] == 640
+    np.testing.assert_array_equal(tokens[1, :2], [2, 3])
