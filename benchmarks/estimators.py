@@ -22,7 +22,7 @@ from benchmarks.measure import command, format_table, medians
 from sat_tf.captioner import Batch, Captioner
 from sat_tf.files import default_cache_dir
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.baselines import MovingAverageBaseline
+from sat_tf.objectives.estimators import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
 from training.first_weights import start_from
 from training.inputs import batches_of, load_data, open_inputs

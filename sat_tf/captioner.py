@@ -86,7 +86,7 @@ class Captioner(TrainableModel):
         self.objective = make_objective(config.attention)
         self.baseline = None
         if config.attention.kind == "hard":
-            from sat_tf.objectives.baselines import make_baseline
+            from sat_tf.objectives.estimators import make_baseline
 
             self.baseline = make_baseline(config.attention, config.decoder.hidden_dim)
         self.built = True

@@ -32,9 +32,9 @@ from digits.models.model import (
 )
 from digits.models.sampling import CORNERS, to_pixels
 from sat_tf.layers.lstm import batch_first, unroll
-from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
+    LearnedBaseline,
     Rollout,
     learning_signal,
     stochastic_loss,

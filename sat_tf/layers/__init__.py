@@ -2,9 +2,8 @@
 
 from sat_tf.layers.attention import BahdanauAttention
 from sat_tf.layers.decoder import RNNDecoder
-from sat_tf.layers.deep_output import DeepOutput
 from sat_tf.layers.encoder import Encoder
-from sat_tf.layers.lstm import AttentionLSTMCell, InitialState
+from sat_tf.layers.lstm import AttentionLSTMCell, DeepOutput, InitialState
 
 __all__ = [
     "AttentionLSTMCell",

@@ -18,8 +18,14 @@ from sat_tf.config import DecoderConfig
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_argument, checked
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
-from sat_tf.layers.deep_output import DeepOutput
-from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
+from sat_tf.layers.lstm import (
+    AttentionLSTMCell,
+    DeepOutput,
+    InitialState,
+    State,
+    batch_first,
+    unroll,
+)
 from sat_tf.ops import DefaultSeeds, DeferredKernels, check_seed, dropout, fold_in, step_seeds
 
 

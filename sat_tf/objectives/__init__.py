@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sat_tf.config import AttentionConfig
-from sat_tf.objectives.soft import SoftObjective
+from sat_tf.objectives.likelihood import SoftObjective
 from sat_tf.objectives.terms import Objective
 
 

@@ -10,10 +10,11 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.attention import attention_entropy
 from sat_tf.layers.decoder import DecoderOutput
-from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.objectives.estimators import (
     ROLLOUT_LOGS,
     Estimator,
+    LearnedBaseline,
+    MovingAverageBaseline,
     Rollout,
     action_returns,
     by_sample,

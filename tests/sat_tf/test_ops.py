@@ -92,7 +92,7 @@ def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
             seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
         return inputs
 
-    for module in ("decoder", "deep_output", "lstm"):
+    for module in ("decoder", "lstm"):
         monkeypatch.setattr(f"sat_tf.layers.{module}.dropout", spy)
     decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
     decoder(*make_batch(), seed=SEED, training=True)

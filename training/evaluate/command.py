@@ -23,7 +23,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
 from sat_tf.joining import Unit
 from sat_tf.run_folder import RunFolder
-from sat_tf.scores.meteor_tables import function_words
+from sat_tf.scores.meteor_words import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.trained.limits import FAMILIARITY, limit_files

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.scores.meteor_tables import function_words
+from sat_tf.scores.meteor_words import function_words
 from sat_tf.trained.captions import Caption
 from sat_tf.vocabulary import END, START
 from training.evaluate.reading import Reading

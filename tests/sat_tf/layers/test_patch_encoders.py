@@ -13,7 +13,7 @@ from sat_tf.captioner import Captioner
 from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
 from sat_tf.layers import patch_encoders, standardized
 from sat_tf.layers.encoder import Encoder
-from sat_tf.objectives.soft import SoftObjective
+from sat_tf.objectives.likelihood import SoftObjective
 from sat_tf.packing import pack, unpack
 from sat_tf.trained.lite.captioner import ENCODER
 from sat_tf.trained.lite.graphs import write_graphs

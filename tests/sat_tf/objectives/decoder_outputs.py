@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.decoder import DecoderOutput, RNNDecoder
-from sat_tf.objectives.baselines import MovingAverageBaseline
+from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.objectives.hard import HardObjective
 
 B, T, L, K = 3, 4, 5, 7

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
+from sat_tf.objectives.estimators import LearnedBaseline, MovingAverageBaseline
 
 
 @pytest.mark.parametrize("decay", [0.9, 0.5])

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.baselines import make_baseline
+from sat_tf.objectives.estimators import make_baseline
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,

@@ -12,8 +12,12 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline, make_baseline
-from sat_tf.objectives.estimators import bound_of
+from sat_tf.objectives.estimators import (
+    LearnedBaseline,
+    MovingAverageBaseline,
+    bound_of,
+    make_baseline,
+)
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from tests.sat_tf.objectives.decoder_outputs import Prescribed, small_decoder
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from sat_tf.errors import TablesError
-from sat_tf.scores import meteor_tables
-from sat_tf.scores.meteor_align import Match, align
-from sat_tf.scores.meteor_scoring import ENGLISH, Meteor, meteor_scores, tables_of
+from sat_tf.scores import meteor_words
+from sat_tf.scores.meteor_scoring import ENGLISH, Match, Meteor, align, meteor_scores, tables_of
 from sat_tf.scores.meteor_words import java_hash, split_english
 from tests.sat_tf.scores.java_programs import jar_statistics
 from training.metrics.captions import paired_over_seeds, score_captions, score_interval
@@ -174,9 +173,9 @@ def small_tables(tmp_path, monkeypatch):
             jar.writestr(name, text)
     known = {name: zlib.crc32(text.encode()) for name, text in tables.items() if "." in name}
     known["paraphrase-en.gz"] = int.from_bytes(paraphrases[-8:-4], "little")
-    monkeypatch.setattr(meteor_tables, "ENGLISH_TABLES", known)
-    monkeypatch.setattr(meteor_tables, "installed", lambda: folder)
-    monkeypatch.setattr(meteor_tables, "default_cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setattr(meteor_words, "ENGLISH_TABLES", known)
+    monkeypatch.setattr(meteor_words, "installed", lambda: folder)
+    monkeypatch.setattr(meteor_words, "default_cache_dir", lambda: tmp_path / "cache")
     return folder
 
 
@@ -214,8 +213,8 @@ def test_tables_of_another_version_or_missing_ones_are_errors(small_tables, monk
     with pytest.raises(TablesError, match="paraphrases are missing"):
         Meteor()
     monkeypatch.undo()
-    monkeypatch.setattr(meteor_tables, "find_spec", lambda name: None)
-    meteor_tables.installed.cache_clear()
+    monkeypatch.setattr(meteor_words, "find_spec", lambda name: None)
+    meteor_words.installed.cache_clear()
     with pytest.raises(TablesError, match="not installed: `pip install pycocoevalcap`"):
         Meteor()
 
