@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import finite
-from sat_tf.quiet import native_log_kept
+from sat_tf.stderr import native_log_kept
 
 COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),

@@ -23,8 +23,8 @@ from sat_tf.commands import check_file, exit_status, loading, parse_flags
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
-from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
+from sat_tf.stderr import progress_bar
 from sat_tf.trained import published
 from training.cli import check_data_dir
 from training.config import RunConfig, read_run_config

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,12 @@ from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
 from training.cli import Settings, check_data_dir, parse_settings
 
+if TYPE_CHECKING:
+    import keras
+
 _BATCH = 8
+RECTIFIED = ("vgg16", "vgg19")
+"""Backbones whose annotations are a convolution's, rectified."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,6 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     """Writes the weights; returns a sentence on the channels before."""
     config = arguments.config
     with loading():
-        from sat_tf.layers.standardized import round_weights, standardize
         from training.data.sources import load_split
         from training.model import new_model
 
@@ -133,7 +138,7 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
     Raises:
         DataError: No image can be read.
     """
-    from sat_tf.progress import progress_bar
+    from sat_tf.stderr import progress_bar
     from training.data.examples import DataError
     from training.data.feature_shards import compile_encoder
     from training.data.image_loader import ImageLoader
@@ -153,6 +158,83 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
         raise DataError("No training image can be read.")
     mean = total / count
     return mean, np.sqrt(np.maximum(squares / count - mean**2, 1e-12))
+
+
+def standardize(
+    config: EncoderConfig, target: str | Path, mean: np.ndarray, deviation: np.ndarray
+) -> None:
+    """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
+
+    Of a transformer, only the scale and the offset of the final layer normalisation change; of
+    backbones side by side, the statistics of the normalisation after them; of VGG, the kernel and
+    the bias of the layer tapped, whose rectified annotations get deviation 1 alone.
+
+    Args:
+        config: A transformer, VGG or backbones side by side, with their weights and layers; what
+            comes after the layers of all but VGG is left out.
+        target: A path that ends in `.weights.h5`.
+        mean: `[D]`, of the annotations.
+        deviation: `[D]`, above 0.
+    """
+    import keras
+
+    from sat_tf.layers import patch_encoders, side_by_side
+    from sat_tf.layers.backbones import DEFAULT_TAPS
+
+    network = _loaded(config)
+    if JOIN in config.name:
+        norm = network.get_layer(side_by_side.STANDARDIZE)
+        before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
+        norm.moving_mean.assign(norm.moving_mean + mean * before)
+        norm.moving_variance.assign((deviation * before) ** 2)
+    elif config.name in RECTIFIED:
+        layer = network.get_layer(config.layer or DEFAULT_TAPS[config.name])
+        for weight in layer.weights:
+            weight.assign(weight / deviation)
+    else:
+        norm = patch_encoders.final_norm(network, config.name)
+        norm.gamma.assign(norm.gamma / deviation)
+        norm.beta.assign((norm.beta - mean) / deviation)
+    network.save_weights(target)
+
+
+def round_weights(config: EncoderConfig, target: str | Path) -> None:
+    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
+
+    A decoder that is trained on the annotations of rounded weights sees the same ones when it is
+    published. Arguments are those of `standardize`.
+    """
+    from sat_tf.packing import pack, unpack
+
+    network = _loaded(config)
+    arrays = {weight.path: np.asarray(weight) for weight in network.weights}
+    rounded = unpack(pack(arrays))
+    for weight in network.weights:
+        weight.assign(rounded[weight.path])
+    network.save_weights(target)
+
+
+def _loaded(config: EncoderConfig) -> keras.Model:
+    """Returns the network with its weights, a transformer at its original size."""
+    import keras
+
+    from sat_tf.layers import patch_encoders, side_by_side
+    from sat_tf.layers.backbones import load_weights, whole
+
+    name = config.name
+    if name in RECTIFIED:  # whole: the file of its weights is
+        pretrained = config.weights == "imagenet"
+        network = whole(name, config.image_size, pretrained)
+        if not pretrained:
+            load_weights(network, str(config.weights), name)
+        return network
+    if JOIN in name:
+        policy = keras.DTypePolicy("float32")
+        parts = config.layer, config.weights, policy
+        return side_by_side.build(name, config.image_size, *parts)[0]
+    backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
+    backbone.load_weights(str(config.weights))
+    return backbone
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 
 import digits
 from digits.models.config import ReaderConfig, read_reader_config
-from sat_tf.quiet import native_log_kept
+from sat_tf.stderr import native_log_kept
 from serving.web.captioning import UploadError
 from serving.web.model_process import ModelProcess
 from serving.web.sources import named

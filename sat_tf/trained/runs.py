@@ -15,8 +15,8 @@ from sat_tf.config import CaptionerConfig
 from sat_tf.errors import RunError
 from sat_tf.fields import check_argument
 from sat_tf.files import sha256_of
-from sat_tf.quiet import native_log_kept
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
+from sat_tf.stderr import native_log_kept
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.limits import limit_files, limit_paths, read_limits

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sat_tf.progress import progress_bar
+from sat_tf.stderr import progress_bar
 
 
 @pytest.mark.parametrize("enabled", [True, False])

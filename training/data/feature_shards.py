@@ -29,7 +29,7 @@ import tensorflow as tf
 
 from sat_tf.files import NO_LOCKS, sync, write_json
 from sat_tf.layers.encoder import Encoder
-from sat_tf.progress import progress_bar
+from sat_tf.stderr import progress_bar
 from training.data.examples import DataError, Example
 from training.data.image_loader import ImageLoader
 

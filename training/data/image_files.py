@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sat_tf.files import write_atomically
-from sat_tf.progress import progress_bar
+from sat_tf.stderr import progress_bar
 from training.data.seen_images import content_key
 
 _READERS = 2

@@ -23,8 +23,8 @@ from sat_tf.encoder_names import WITHOUT_NETWORK, canonical_name
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import as_utf8
 from sat_tf.joining import primary
-from sat_tf.progress import progress_bar
 from sat_tf.spellings import both_spellings
+from sat_tf.stderr import progress_bar
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.config import RunConfig

@@ -20,7 +20,7 @@ import tensorflow as tf
 from sat_tf.files import sync, write_json
 from sat_tf.model import spans_workers
 from sat_tf.objectives.likelihood import ATTENTION_MEANS
-from sat_tf.progress import progress_bar
+from sat_tf.stderr import progress_bar
 from training.data.examples import Split
 from training.data.image_loader import InputSource
 from training.distributed import on_chief

@@ -32,7 +32,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
-from sat_tf.progress import progress_bar
+from sat_tf.stderr import progress_bar
 from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import WORDS
 from training.data.examples import DataError, Example

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.quiet import without_stderr
+from sat_tf.stderr import without_stderr
 
 STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""

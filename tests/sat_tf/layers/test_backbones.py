@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from sat_tf.config import EncoderConfig
 from sat_tf.encoder_names import applications, check_layer
-from sat_tf.layers import backbones, standardized
+from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import make_images
+from training import standardize
 
 
 def test_networks_of_keras_are_known_by_their_snake_case_names():
@@ -156,18 +157,18 @@ def test_a_location_has_the_annotations_of_both(weights):
 def test_rounded_and_standardised_weights_are_one_file(weights, tmp_path):
     config = EncoderConfig(PAIR, LAYERS, weights, image_size=64)
     rounded, final = (str(tmp_path / f"{name}.weights.h5") for name in ("rounded", "final"))
-    standardized.round_weights(config, rounded)
+    standardize.round_weights(config, rounded)
     raw = np.asarray(Encoder(PAIR, 64, LAYERS, weights=rounded)(make_images()))
     plain = np.asarray(Encoder(PAIR, 64, LAYERS, weights=weights)(make_images()))
     assert 0 < np.abs(raw - plain).max() < 0.1 * np.abs(plain).max()
     statistics = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1)) + 1e-3
     joined = EncoderConfig(PAIR, LAYERS, rounded, image_size=64)
-    standardized.standardize(joined, final, *statistics)
+    standardize.standardize(joined, final, *statistics)
     found = np.asarray(Encoder(PAIR, 64, LAYERS, weights=final)(make_images()))
     np.testing.assert_allclose(found, (raw - statistics[0]) / statistics[1], rtol=1e-3, atol=1e-3)
     again = str(tmp_path / "again.weights.h5")
     final_config = EncoderConfig(PAIR, LAYERS, final, image_size=64)
-    standardized.standardize(final_config, again, found.mean((0, 1)), found.std((0, 1)) + 1)
+    standardize.standardize(final_config, again, found.mean((0, 1)), found.std((0, 1)) + 1)
     twice = np.asarray(Encoder(PAIR, 64, LAYERS, weights=again)(make_images()))
     np.testing.assert_allclose(
         twice, (found - found.mean((0, 1))) / (found.std((0, 1)) + 1), rtol=1e-3, atol=1e-3

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sat_tf import weights
 from sat_tf.captioner import Captioner
 from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
-from sat_tf.layers import patch_encoders, standardized
+from sat_tf.layers import patch_encoders
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
 from sat_tf.packing import pack, unpack
@@ -20,6 +20,7 @@ from sat_tf.trained.lite.graphs import write_graphs
 from sat_tf.trained.lite.runtime import Encoder as LiteEncoder
 from sat_tf.vocabulary import Vocabulary
 from serving.saved_model import Signature, save_signatures
+from training import standardize
 from training.run_state.checkpoints import Checkpoints, Progress
 
 keras_hub = pytest.importorskip("keras_hub")
@@ -188,7 +189,7 @@ def test_pytorch_matrices_are_transposed(tmp_path):
 @pytest.mark.parametrize("tap", [None, "stage1"])
 def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
     source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
-    standardized.round_weights(EncoderConfig(NAME, tap, source), target)
+    standardize.round_weights(EncoderConfig(NAME, tap, source), target)
     plain, rounded = (Encoder(NAME, 12, tap=tap, weights=file) for file in (source, target))
     changed = 0
     for before, weight in zip(plain.weights, rounded.weights, strict=True):
@@ -247,7 +248,7 @@ def test_standardized_weights_give_standardized_annotations(family, tmp_path, mo
     pixels = np.random.default_rng(1).uniform(0, 255, [4, 12, 12, 3]).astype(np.float32)
     raw = np.asarray(Encoder(name, 12, weights=source)(pixels))
     mean, deviation = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
-    standardized.standardize(EncoderConfig(name, None, source), target, mean, deviation)
+    standardize.standardize(EncoderConfig(name, None, source), target, mean, deviation)
     found = np.asarray(Encoder(name, 12, weights=target)(pixels))
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 

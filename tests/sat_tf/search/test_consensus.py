@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.consensus import expected_similarity
-from sat_tf.search import FLOOR
+from sat_tf.search import FLOOR, expected_similarity
 from tests.sat_tf.search.tree_models import LEAVES, TreeModel, captions
 
 

@@ -20,7 +20,7 @@ import sys
 from serving.local_server.__main__ import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
-parts = ("commands", "errors", "fields", "files", "quiet")
+parts = ("commands", "errors", "fields", "files", "stderr")
 plain = {f"sat_tf.{part}" for part in parts}
 print("project code:", sorted(ours - plain))
 sys.exit(status)
