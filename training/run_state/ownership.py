@@ -307,7 +307,7 @@ def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:
 
 
 def _read_contents(folder: RunFolder) -> dict[str, Contents]:
-    """Reads the recorded contents; none in a folder of a version that did not record them."""
+    """Reads the recorded contents; none in a new folder."""
     try:
         values = json.loads(folder.data.read_text("utf-8"))
         return {
