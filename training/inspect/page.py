@@ -133,14 +133,13 @@ def _cell(split: dict[str, Any], key: str | tuple[str, str]) -> str:
 
 
 def sentences(report: dict[str, Any]) -> list[str]:
-    """Vocabulary, time, warnings and errors."""
+    """Vocabulary, warnings and errors."""
     found = []
     if "vocabulary" in report:
         words = report["vocabulary"]
         times = "once or more" if words["min_count"] == 1 else f"{words['min_count']} times or more"
         kept = f", and {words['kept']:,} kept of `--init-from`" if words["kept"] else ""
         found.append(f"Vocabulary: {words['size']} {words['unit']} seen {times} in train{kept}.")
-    found += _time(report.get("time"))
     found += map(line_of, report["notes"])
     found += [f"Warning: {warning}" for warning in report["warnings"]]
     found += [f"Error: {error}" for error in report["errors"]]
@@ -148,28 +147,6 @@ def sentences(report: dict[str, Any]) -> list[str]:
         ready = "Ready to train." if report["weights"] else "The data is ready."
         found += [ready, f"Next: {report['next']}"]
     return found
-
-
-def _time(timed: dict[str, Any] | None) -> Iterator[str]:
-    if timed is None:
-        return
-    yield (
-        f"Time: about {_duration(timed['epoch_seconds'])} per epoch ({timed['steps']} steps of "
-        f"{timed['step_seconds']:.2g} s), plus the captioning of dev."
-    )
-    if "store_seconds" in timed:
-        yield (
-            f"Before the first epoch, once: the encoder over train and dev, about "
-            f"{_duration(timed['store_seconds'])} ({timed['images_per_second']:.3g} images/s, "
-            f"{timed['store_bytes'] / 1e9:.2g} GB in the cache)."
-        )
-
-
-def _duration(seconds: float) -> str:
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if seconds >= 90 else f"{seconds:.2g} s"
 
 
 def page_of(

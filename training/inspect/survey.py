@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import unicodedata
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from sat_tf.config import JOIN, EncoderConfig, weights_files
-from sat_tf.encoder_names import WITHOUT_NETWORK, canonical_name
+from sat_tf.config import EncoderConfig, weights_files
+from sat_tf.encoder_names import WITHOUT_NETWORK
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import as_utf8
 from sat_tf.joining import primary
-from sat_tf.spellings import both_spellings
 from sat_tf.stderr import progress_bar
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
@@ -42,7 +37,6 @@ from training.data.sources import Source
 from training.features import kept_words_of
 from training.init_from import check_init_from
 from training.inspect.duplicates import Prints, find_twins
-from training.inspect.timing import measure
 from training.metrics.captions import ORDERS, note_on_scores
 from training.tables import counted
 
@@ -55,13 +49,6 @@ _MANY_REPEATED = 0.05
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI")
 _UNSPACED += ("JAVANESE", "BALINESE", "TAI LE", "TAI THAM", "TAI VIET", "NEW TAI LUE")
 _SCRIPT = re.compile(r"NEW TAI LUE|TAI \w+|\S+")  # at the start of a letter's Unicode name
-_ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
-_NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
-_FAULTS = {
-    "entities": "HTML entities (&amp;), which are read as the characters that they stand for",
-    "nothing": "nothing but nan, none or null, as programs write empty cells: empty them, or "
-    "remove their rows",
-}
 _MANY_ALIKE, _FEW_ALIKE = 0.05, 3  # share, and number, of images with one caption
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
 _WORDS = re.compile(r"\w+")
@@ -75,8 +62,6 @@ _READ, _SHORT = 1_000, 200  # captions, and letters of them, that tell the langu
 _ALIKE = ({"no", "nb", "nn"}, {"hr", "bs", "sr"}, {"id", "ms"}, {"ku", "sdh"})
 _LETTERS = 100_000  # enough to recognise the script
 _BATCH = 8
-_SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
-_PATIENCE = 5.0  # seconds
 
 
 @dataclass(eq=False)
@@ -103,8 +88,6 @@ class Survey:
             return function(*arguments)
         except ValueError as error:
             self.errors.append(str(error))
-        except tf.errors.OpError as error:
-            self.errors.append(error.message)
         return None
 
 
@@ -142,7 +125,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         about = config.data, flat(to_dict(config)), data_dir, bool(missing)
         report["next"] = little_data.next_command(amount, *about)
         _add_twins(found)
-        report["time"] = _time(found, config, vocabulary)
+        _check_captions(found, config.data, vocabulary)
     report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     report["rotated"] = {
@@ -213,9 +196,6 @@ def _add_captions(found: Survey, data: DataConfig, vocabulary: Vocabulary) -> Am
             alike.update(key for key in said if key)
             written |= said
         amount = amount or Amount.of(used, words.rows)
-    if primary(data.language) == "en":
-        said = Counter(word for key in alike for word in key.split())
-        report["both_spellings"] = both_spellings(said)
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
@@ -236,25 +216,12 @@ def _add_twins(found: Survey) -> None:
     found.report["duplicates"] = [dataclasses.asdict(twin) for twin in twins]
 
 
-def _time(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> dict[str, Any] | None:
-    """Measures what training would take; None if it cannot start."""
-    train, skipped = found.splits["train"], found.scans["train"].skipped
-    table = found.attempt(found.words["train"].table, vocabulary)
-    if table is not None:
-        found.attempt(check_vocabulary, config.data, vocabulary)
-    if "dev" in found.splits:  # read by the model after each epoch
-        found.attempt(found.words["dev"].table, vocabulary)
-    if found.errors:
-        return None
-    readable = [example for i, example in enumerate(train.examples) if i not in skipped]
-    table = table.cut(config.data.max_length)
-    timed = found.attempt(measure, config, vocabulary, table, skipped, readable)
-    if timed is not None and "images_per_second" in timed:
-        # Training stores the images of these splits; those of test are stored by its evaluation.
-        wanted = sum(len(found.splits[name]) for name in TRAINED_WITH)
-        timed["store_seconds"] = wanted / timed["images_per_second"]
-        timed["store_bytes"] = wanted * timed["bytes_per_image"]
-    return timed
+def _check_captions(found: Survey, data: DataConfig, vocabulary: Vocabulary) -> None:
+    """Notes the errors by which training, or the scoring of dev, would stop."""
+    for name in TRAINED_WITH:
+        if name in found.words:
+            found.attempt(found.words[name].table, vocabulary)
+    found.attempt(check_vocabulary, data, vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,8 +284,6 @@ def caption_figures(words: CaptionWords, vocabulary: Vocabulary, max_length: int
         "without_words": len(ids) - len(spoken),
         "repeated": int(repeats.sum()),
         "images_with_repeats": int(np.count_nonzero(repeats)),
-        "entities": sum(bool(_ENTITY.search(c)) for c in split.captions if "&" in c),
-        "nothing": sum(c.strip().lower() in _NOTHING for c in split.captions),
         "signs": dict(islice(signs.items(), _NAMED_SIGNS)),
         "with_signs": sum(any(chunk in signs for chunk in c.split()) for c in split.captions),
         "length": _distribution(spoken),
@@ -445,9 +410,6 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
-    for key, fault in _FAULTS.items():
-        if count := sum(split[key] for split in splits.values()):
-            yield f"{counted(count, 'caption')} with {fault}."
     with_signs = sum(split["with_signs"] for split in splits.values())
     if with_signs > _MANY_SIGNS * sum(split["captions"] for split in splits.values()):
         signs = [item for split in splits.values() for item in split["signs"].items()][:3]
@@ -489,52 +451,12 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions look like {report['language']}: is `--data.language` really "
             f"{config.language}?"
         )
-    if pairs := report.get("both_spellings"):
-        shown = ", ".join("/".join(pair) for pair in pairs[:3])
-        yield f"References spell words in two ways ({shown}): BLEU and CIDEr take them for others."
     if note := note_on_scores(**config.splitting):
         yield note
 
 
 def missing_weights(config: EncoderConfig) -> str | None:
-    """Returns sentences if weights are not at hand: data can be checked without any.
-
-    ImageNet's are at hand if Keras' cache has them or their server can be reached.
-
-    Raises:
-        ValueError: There is no such backbone.
-    """
-    names = canonical_name(config.name).split(JOIN)
+    """Returns sentences if a file of weights is not there: data can be checked without any."""
     files = weights_files(config.weights)
-    if files == ["imagenet"]:  # of each
-        files *= len(names)
     lost = [f for f in files if f.lower() not in ("imagenet", "none") and not Path(f).is_file()]
-    if lost:
-        return f"There is no file {' or '.join(lost)}. {WITHOUT_NETWORK}"
-    wanted = [name for name, file in zip(names, files, strict=False) if file == "imagenet"]
-    cache = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
-    # Files such as vgg19_weights_[...]_notop.h5.
-    there = [re.sub("[^a-z0-9]", "", path.stem.lower()) for path in cache.glob("*.h5")]
-    missing = []
-    for name in wanted:
-        plain = re.sub("[^a-z0-9]", "", name.lower())
-        file = re.compile(rf"(weights)?{plain}(?!v\d).*notop(v2)?")
-        if not any(map(file.fullmatch, there)):
-            missing.append(name)
-    if not missing or _server_answers():
-        return None
-    return (
-        f"The ImageNet weights of {' and '.join(missing)} (*_notop.h5) are not in {cache}, and "
-        f"{_SERVER} cannot be reached. {WITHOUT_NETWORK}"
-    )
-
-
-def _server_answers() -> bool:
-    request = urllib.request.Request(_SERVER, method="HEAD")
-    try:
-        urllib.request.urlopen(request, timeout=_PATIENCE).close()
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
-    return True
+    return f"There is no file {' or '.join(lost)}. {WITHOUT_NETWORK}" if lost else None

@@ -23,7 +23,6 @@ from tests.training.data.own_images import (
 )
 from tests.training.inspect.test_page import Links, images_of
 from training import train
-from training.inspect import survey, timing
 from training.inspect.__main__ import main
 
 TINY = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64", "--encoder.weights", "None")
@@ -80,13 +79,6 @@ class Inspected:
     report: dict
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _measured_shortly():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "SECONDS", 0.2)
-        yield
-
-
 @pytest.fixture(scope="module")
 def inspected(tmp_path_factory) -> Inspected:
     """The German folder, inspected once."""
@@ -108,13 +100,7 @@ def inspect(capsys, data_dir: Path | str, *flags: str) -> tuple[int, str]:
     return status, said.out + said.err
 
 
-@pytest.fixture
-def untimed(monkeypatch):
-    """Training is not timed, which takes seconds."""
-    monkeypatch.setattr(survey, "measure", lambda *_: None)
-
-
-def test_data_is_checked_without_the_weights_of_the_encoder(tmp_path, capsys, untimed):
+def test_data_is_checked_without_the_weights_of_the_encoder(tmp_path, capsys):
     write_files(tmp_path / "data", {f"{n}.png": encoded(photograph(n), "PNG") for n in range(30)})
     rows = [(f"{n}.png", f"a dot {n}") for n in range(30)]
     write_csv(tmp_path / "data", rows, "image,caption")
@@ -167,14 +153,6 @@ def test_images_of_two_splits_are_found_scaled_ones_too(inspected):
     assert "2 images of dev also in an earlier split" in inspected.said
 
 
-def test_the_time_is_measured(inspected):
-    time = inspected.report["time"]
-    assert time["steps"] >= 2 and time["images_per_second"] > 0
-    assert time["epoch_seconds"] == pytest.approx(time["steps"] * time["step_seconds"])
-    assert time["bytes_per_image"] == 8 * 8 * 32 * 2
-    assert "per epoch" in inspected.said and "images/s" in inspected.said
-
-
 def test_the_page_shows_images_as_training_reads_them(inspected):
     page = (inspected.out / "index.html").read_text("utf-8")
     assert "Ein großer Hund läuft, schnell" in page and "unreadable" in page
@@ -193,7 +171,7 @@ def test_the_page_shows_images_as_training_reads_them(inspected):
     assert names == {"Bilder 1", "Bilder 2", "dev", "test", "captions.csv"}
 
 
-def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, capsys, untimed):
+def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, capsys):
     splits = ["train"] * 4 + ["dev"]
     names = [f"图 {n}.png" for n in range(5)]
     write_files(tmp_path / "data", {n: encoded(photograph(k), "PNG") for k, n in enumerate(names)})
@@ -242,7 +220,7 @@ def test_drawn_scenes_are_inspected_too(tmp_path):
     status = main([*flags, "--out", str(tmp_path / "out")])
     report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
     assert status == 0 and report["splits"]["train"]["used"] == 20
-    assert report["duplicates"] == [] and "images_per_second" not in report["time"]
+    assert report["duplicates"] == []
 
 
 def test_the_report_does_not_go_among_the_captions(tmp_path, capsys):
