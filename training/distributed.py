@@ -49,7 +49,7 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
     Args:
         name: `auto` (mirrored if there is more than one GPU), `mirrored` (over all GPUs, or over
             the logical CPUs if there is none), `multi_worker` (over the GPUs, or the CPU, of each
-            process that `TF_CONFIG` names; waits an hour for them, before any other operation) or
+            process that `TF_CONFIG` names; waits for all of them, before any other operation) or
             `none`.
 
     Returns:
@@ -57,15 +57,14 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
 
     Raises:
         ValueError: `multi_worker` without a valid `TF_CONFIG`.
+        RunError: Not all processes came.
     """
     if name == "multi_worker":
         from training.cluster import Cluster, Workers
 
         if _joined is None:
-            cluster = Cluster.read(os.environ.get("TF_CONFIG"))
-            addresses = ", ".join(cluster.addresses)
-            print(f"Worker {cluster.index} of {addresses} waits for the others.", flush=True)
-            join(Workers(tf.distribute.MultiWorkerMirroredStrategy(), cluster))
+            Cluster.read(os.environ.get("TF_CONFIG")).meet()
+            join(Workers(tf.distribute.MultiWorkerMirroredStrategy()))
         return _joined.strategy
     gpus = tf.config.list_logical_devices("GPU")
     if name == "none" or (name == "auto" and len(gpus) < 2):

@@ -115,8 +115,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    with interrupts.suspended():  # several processes wait for each other
-        strategy = make_strategy(arguments.strategy)
+    strategy = make_strategy(arguments.strategy)
+    interrupts.listen()  # a strategy may have replaced the handlers
     check_run_dir(run_dir, config, read_run_config)
     with exclusive_lock(run_dir):
         with explained():

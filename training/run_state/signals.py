@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 from sat_tf import commands
@@ -63,25 +62,13 @@ class Interrupts:
                 # A shell's background job ignores Ctrl-C and continues to do so.
                 if handler not in (signal.SIG_IGN, None):
                     self._previous[number] = handler
-        self._listen()
+        self.listen()
         return self
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
+        """Installs the handlers again: TensorFlow's multi-worker strategy replaces SIGTERM's."""
         for number in self._previous:
             signal.signal(number, self._receive)
-
-    @contextlib.contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Lets signals end the process: Python's handlers would not be called in a native wait.
-
-        Afterwards both handlers are installed again, as TensorFlow may have replaced SIGTERM's.
-        """
-        for number in self._previous:
-            signal.signal(number, signal.SIG_DFL)
-        try:
-            yield
-        finally:
-            self._listen()
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,12 +21,13 @@ from sat_tf.errors import RunError
 from tests.serving.processes import free_ports
 from tests.training.distributed.worker_command import Record
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
-from tests.training.small_runs import train
+from tests.training.small_runs import exit_of, train
 from training import distributed as workers
 from training import inputs
 from training.cluster import Cluster, Workers
 from training.distributed import make_strategy
 from training.run_state import checkpoints
+from training.train import main
 
 ROOT = Path(__file__).resolve().parents[3]
 NEVER = ("never", 1, 0)
@@ -170,18 +172,19 @@ def test_workers_that_are_stopped_or_die_resume_from_the_checkpoint(whole, tmp_p
     assert (state["epoch"], state["best_epoch"]) == (2, other_state["best_epoch"])
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_signal_ends_the_wait_for_the_others(tmp_path, flags, index):
-    flags = [*flags, "--run-dir", tmp_path / "run", "--strategy", "multi_worker"]
-    environment = {**os.environ, "TF_CONFIG": tf_configs(2)[index], "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "training.train", *map(str, flags)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert "waits for the others" in process.stdout.readline()
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1.0)
-        process.terminate()
-        assert process.wait(60.0) == -signal.SIGTERM
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(
+    ("index", "told"),
+    [
+        (0, r"Error: Not all workers were there within 0 s; missing: 1 \(.*\)"),
+        (1, "Error: Worker 1 waited 0 s for the chief at"),
+    ],
+)
+def test_a_worker_alone_gives_up(tmp_path, flags, monkeypatch, capsys, index, told):
+    monkeypatch.setenv("TF_CONFIG", tf_configs(2)[index])
+    monkeypatch.setattr(Cluster.meet, "__defaults__", (0.2,))
+    run_dir = tmp_path / "run"
+    status, said = exit_of(capsys, main, *flags, "--run-dir", run_dir, "--strategy", "multi_worker")
+    assert status == 2 and re.search(told, said) and not run_dir.exists()
 
 
 # Of one process.
@@ -222,8 +225,7 @@ def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny, 
 def worker(monkeypatch):
     """Makes this process the second of two workers, whose collectives are not run."""
     monkeypatch.setenv("TF_CONFIG", tf_configs(2)[1])
-    cluster = Cluster.read(os.environ["TF_CONFIG"])
-    workers.join(Workers(tf.distribute.get_strategy(), cluster))
+    workers.join(Workers(tf.distribute.get_strategy()))
     yield
     workers.join(None)
 
