@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
-from sat_tf.images import decoding, headers
+from sat_tf.images import decoding
 from sat_tf.joining import token_bytes
 from sat_tf.search import FLOOR
 from sat_tf.trained.captioning import TrainedCaptioner
@@ -75,8 +75,8 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
     def from_pixels(pixels: tf.Tensor) -> Outputs:
         pixels = _batch(pixels, "pixels", 4)
         # What an encoded image of the same size would be refused for.
-        fits = headers.size_fits(tf.shape(pixels, tf.int64)[1:3])
-        refusal = tf.debugging.Assert(fits, [f"an image in `pixels` {headers.SIZE_LIMITS}"])
+        fits = decoding.size_fits(tf.shape(pixels, tf.int64)[1:3])
+        refusal = tf.debugging.Assert(fits, [f"an image in `pixels` {decoding.SIZE_LIMITS}"])
         with tf.control_dependencies([refusal]):
             pixels = tf.identity(pixels)
         scaled = tf.map_fn(

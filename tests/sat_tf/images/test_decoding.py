@@ -1,7 +1,7 @@
-"""Decoding and resizing of every format against Pillow, and of broken files."""
+"""Decoding and resizing against Pillow; headers, with lowered limits; broken files."""
 
+import contextlib
 import io
-import struct
 
 import numpy as np
 import pytest
@@ -13,6 +13,10 @@ from sat_tf.images import decoding, pillow
 from tests.image_files import encode, noise, smooth
 
 ORANGE = (250, 120, 20)
+CHECKS = {"JPEG": decoding.check_jpeg, "PNG": decoding.check_png, "WEBP": decoding.check_webp}
+FILES = [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {})]
+FILES += [("WEBP", {}), ("WEBP", {"lossless": True}), ("WEBP", {"exif": b"Exif\0\0abcd"})]
+MANY_MARKERS = b"\xff\xda" * 5000  # in a comment, or behind the end: no scan
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 2, "quality": 60}])
@@ -22,53 +26,20 @@ def test_a_jpeg_decodes_to_the_pixels_pillow_gives(options):
     np.testing.assert_array_equal(decoding.decode(content), expected)
 
 
-@pytest.mark.parametrize("colours", [256, 7])
-def test_a_bmp_of_8_bits_is_read_through_its_palette(colours):
-    image = smooth().quantize(colours)
-    assert len(image.getpalette("RGB")) == 3 * colours
-    content = encode(image, "BMP")
-    np.testing.assert_array_equal(decoding.decode(content), np.asarray(image.convert("RGB")))
-
-
-@pytest.mark.parametrize(
-    ("at", "value"),
-    [
-        (30, struct.pack("<I", 1)),  # run lengths
-        (30, struct.pack("<I", 3) + bytes(20) + struct.pack("<III", 0xFF, 0xFF00, 0xFF0000)),
-    ],
-)
-def test_a_bmp_that_would_be_read_wrongly_is_refused(at, value):
-    content = encode(smooth().convert("RGBA"), "BMP")
-    content = content[:at] + value + content[at + len(value) :]
-    with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        decoding.decode(content)
-    assert decoding.read_error(error.value).startswith("the BMP is compressed, or")
-
-
-def test_a_bmp_with_the_usual_masks_is_read():
-    masks = struct.pack("<III", 0xFF0000, 0xFF00, 0xFF)
-    content = encode(smooth().convert("RGBA"), "BMP")
-    offset = struct.pack("<I", 54 + len(masks))
-    content = content[:10] + offset + content[14:30] + b"\3" + content[31:54] + masks + content[54:]
-    expected = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-    np.testing.assert_array_equal(decoding.decode(content), expected)
-    np.testing.assert_array_equal(expected, np.asarray(smooth()))
-
-
 def every_alpha() -> Image.Image:
     """All colours of a channel with all alphas."""
     level, alpha = np.meshgrid(np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8))
     return Image.fromarray(np.stack([level, 255 - level, level // 2, alpha], axis=-1), "RGBA")
 
 
-@pytest.mark.parametrize("form", ["PNG", "WEBP", "GIF", "LA", "P"])
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "LA", "P"])
 def test_what_is_transparent_lies_over_white(form):
     image, options = every_alpha(), {}
     if form == "LA":
         image, form = image.convert("LA"), "PNG"
-    if form in ("P", "GIF"):
-        image, form = image.convert("RGB").quantize(64), form.replace("P", "PNG")
-        options = {"transparency": bytes(range(0, 256, 4)) if form == "PNG" else 5}
+    if form == "P":
+        image, form = image.convert("RGB").quantize(64), "PNG"
+        options = {"transparency": bytes(range(0, 256, 4))}
     options |= {"lossless": True, "exact": True} if form == "WEBP" else {}
     content = encode(image, form, **options)
     with Image.open(io.BytesIO(content)) as opened:
@@ -96,25 +67,6 @@ def test_what_is_no_image_is_an_error_of_one_readable_line(content):
     assert message and not any(part in message for part in ("\n", "{{", "assert", "Graph", "File"))
 
 
-@pytest.mark.parametrize("kept", [6, 12, 13, 800])
-def test_a_gif_cut_before_its_frame_ends_is_an_error(kept):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        decoding.decode(encode(noise(), "GIF")[:kept])
-
-
-@pytest.mark.parametrize("comment", [b"", b"before the frame"])
-def test_a_transparent_colour_of_a_gif_is_shown_as_in_other_formats(comment):
-    picture = Image.new("RGBA", (12, 9), (255, 255, 255, 0))
-    picture.paste((200, 10, 10, 255), (3, 3, 8, 7))
-    content = encode(picture, "GIF", comment=comment)
-    with Image.open(io.BytesIO(content)) as opened:
-        assert "transparency" in opened.info
-        expected = np.asarray(pillow.to_rgb(opened))
-    decoded = decoding.decode(content).numpy()
-    np.testing.assert_array_equal(decoded, expected)
-    assert (decoded[0, 0] == 255).all()
-
-
 def test_a_reason_takes_the_place_of_the_pixels_or_fails_a_graph():
     strip = tf.constant(encode(Image.new("1", (images.MAX_SIDE + 1, 1)), "PNG"))
     pixels, problem = decoding.read(strip)
@@ -134,3 +86,98 @@ def test_crop_keeps_the_centre_and_squash_keeps_everything():
     ours = decoding.resize(np.asarray(image), 24, "squash").numpy()
     theirs = np.asarray(image.resize((24, 24), Image.Resampling.BILINEAR))
     np.testing.assert_allclose(ours, theirs, atol=1.0)
+
+
+def problem(kind: str, content: bytes) -> str:
+    return CHECKS[kind](tf.constant(content))[1].numpy().decode()
+
+
+@pytest.mark.parametrize(("kind", "options"), FILES)
+def test_format_and_size_are_those_of_the_file(kind, options, monkeypatch):
+    content = encode(noise(37, 53), kind, **options)
+    assert decoding.FORMATS[int(decoding.read_format(content))].upper() == kind
+    monkeypatch.setattr(decoding, "MAX_SIDE", 53)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 37 * 53)
+    assert problem(kind, content) == ""
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 37 * 53 - 1)
+    assert problem(kind, content).startswith("the image has no pixels, or more than 32768")
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 37 * 53)
+    monkeypatch.setattr(decoding, "MAX_SIDE", 52)
+    assert problem(kind, content).startswith("the image has no pixels, or more than 32768")
+
+
+@pytest.mark.parametrize(
+    ("size", "fits"),
+    [
+        ([8192, 8192], True),
+        ([8192, 8193], False),
+        ([decoding.MAX_SIDE, 1], True),
+        ([1, decoding.MAX_SIDE + 1], False),
+        ([0, 5], False),
+        ([2**32 - 1, 2**32 - 1], False),
+    ],
+)
+def test_a_size_fits_within_the_limits_of_sides_and_pixels(size, fits):
+    assert bool(decoding.size_fits(tf.constant(size, tf.int64))) is fits
+
+
+@pytest.mark.parametrize(("flags", "marked"), [(0x02, 0x12), (0x12, 0x12), (0x10, 0x10), (0, 0)])
+def test_a_webp_animation_is_marked_as_having_alpha_and_nothing_else_changes(flags, marked):
+    header = b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0" + bytes([flags, 0, 0, 0]) + b"\x0f\0\0\x0f\0\0"
+    content, reason = decoding.check_webp(tf.constant(header))
+    assert content.numpy() == header[:20] + bytes([marked]) + header[21:] and reason == ""
+    for length in (12, 16, 20):  # too short for the flags
+        assert decoding.check_webp(tf.constant(header[:length]))[0].numpy() == header[:length]
+
+
+@pytest.mark.parametrize(
+    ("content", "scans"),
+    [
+        (encode(noise(), "JPEG"), 1),
+        (encode(noise(), "JPEG", progressive=True), 10),
+        (encode(noise(), "JPEG", comment=MANY_MARKERS), 1),
+        (encode(noise(), "JPEG", progressive=True, comment=MANY_MARKERS) + MANY_MARKERS, 10),
+    ],
+)
+def test_scans_are_counted_as_the_decoder_meets_them(content, scans, monkeypatch):
+    assert int(decoding.count_scans(tf.constant(content))) == scans
+    assert problem("JPEG", content) == ""
+    monkeypatch.setattr(decoding, "MAX_SCANNED_PIXELS", scans * 37 * 53 - 1)
+    assert problem("JPEG", content).endswith("scans, or too many for its size")
+    monkeypatch.setattr(decoding, "MAX_SCANNED_PIXELS", scans * 37 * 53)
+    monkeypatch.setattr(decoding, "MAX_SCANS", scans - 1)
+    assert problem("JPEG", content).endswith("scans, or too many for its size")
+
+
+def test_a_jpeg_of_too_many_segments_to_follow_is_refused():
+    comments = b"\xff\xfe\x00\x02" * 1100
+    content = b"\xff\xd8" + comments + encode(noise(), "JPEG", comment=MANY_MARKERS)[2:]
+    assert int(decoding.count_scans(tf.constant(content))) > decoding.MAX_SCANS
+    with pytest.raises(ValueError, match="scans"):
+        pillow.check_scans(content)
+
+
+def segments(rng: np.random.Generator, side: int) -> bytes:
+    """Markers and lengths of a JPEG, no image: comments and the rest hold markers of no scan."""
+
+    def segment(marker: bytes, content: bytes) -> bytes:
+        return marker + (len(content) + 2).to_bytes(2, "big") + content
+
+    frame = segment(b"\xff\xc2", b"\x08" + side.to_bytes(2, "big") * 2 + b"\x01")
+    scan = segment(b"\xff\xda", b"\x01\x01\x00\x00\x3f\x00") + b"\x12\xff\x00\xff\xd0\x34"
+    kinds = [frame, scan, segment(b"\xff\xfe", b"\xff\xda" * 3)]
+    middle = b"".join(kinds[i] for i in rng.choice(3, rng.integers(1, 200), p=[0.02, 0.9, 0.08]))
+    return b"\xff\xd8" + frame + middle + b"\xff\xd9" + b"\xff\xda" * int(rng.integers(0, 100))
+
+
+@pytest.mark.parametrize("side", [100, 6000])
+def test_pillow_and_the_graph_refuse_the_same_scans(side):
+    rng, refused = np.random.default_rng(side), []
+    for _ in range(12):
+        content = segments(rng, side)
+        scans = int(decoding.count_scans(tf.constant(content)))
+        many = scans > decoding.MAX_SCANS or scans * side * side > decoding.MAX_SCANNED_PIXELS
+        refused.append(many)
+        with pytest.raises(ValueError, match="scans") if many else contextlib.nullcontext():
+            pillow.check_scans(content)
+    assert any(refused) and not all(refused)
