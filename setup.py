@@ -97,9 +97,9 @@ setup(
         "sat_tf": [
             "log4j2.properties",
             "captioners/*.npz",
+            "captioners/*.tflite",
             "captioners/*.json",
             "captioners/*/*",
-            "captioners/*/*/*",
         ],
     },
     entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:run"]},

@@ -1,8 +1,9 @@
 """Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales.
 
 Nothing in such a file can be executed. NumPy reads and writes it alone; packing a LiteRT graph
-needs LiteRT. A packed graph takes a quarter of its bytes: weights that were rounded before give
-the same integers again, and come back to the last bits; the rest stays as it is.
+needs LiteRT. A packed graph, which `serving/web/packed.js` unpacks, takes a quarter of its bytes:
+weights that were rounded before give the same integers again, and come back to the last bits; the
+rest stays as it is.
 """
 
 from __future__ import annotations
@@ -96,25 +97,14 @@ def unpack(content: bytes) -> dict[str, np.ndarray]:
         ValueError: The content is no such archive, or one with objects in it.
     """
     try:
-        return _restored(_read(content))
+        _sizes(content)
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            entries = {name: arrays[name] for name in arrays.files}
+        return {
+            name: _restored(entries, name) for name in entries if not name.endswith((_SCALE, _LOW))
+        }
     except Exception as error:  # the readers raise almost anything on crafted files
         raise ValueError(f"The weights are damaged: {error}.") from error
-
-
-def _restored(entries: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns the arrays of an archive's entries as float32."""
-    return {
-        name: _restored_one(array, entries.get(name + _SCALE), entries.get(name + _LOW))
-        for name, array in entries.items()
-        if not name.endswith((_SCALE, _LOW))
-    }
-
-
-def _read(content: bytes) -> dict[str, np.ndarray]:
-    """Returns the entries of an archive, in which each array is as large as its header says."""
-    _sizes(content)
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
 
 
 def count(content: bytes) -> int:
@@ -174,9 +164,9 @@ def _quadruples(digits: np.ndarray) -> np.ndarray:
     return np.bitwise_or.reduce(flat << _SHIFTS, axis=1)
 
 
-def _restored_one(
-    array: np.ndarray, scale: np.ndarray | None, low: np.ndarray | None
-) -> np.ndarray:
+def _restored(entries: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Returns an array of an archive as float32."""
+    array, scale, low = (entries.get(name + suffix) for suffix in ("", _SCALE, _LOW))
     if scale is None:
         return array.astype(np.float32)
     columns = _columns(array).astype(np.float32)
@@ -214,32 +204,6 @@ def pack_graph(path: Path) -> bytes:
     return _archive(entries)
 
 
-def unpack_graph(packed: bytes) -> bytearray:
-    """Returns a LiteRT graph from `pack_graph`.
-
-    Raises:
-        ValueError: It is damaged.
-    """
-    try:
-        entries = _read(packed)
-        size = int.from_bytes(entries.pop(_SIZE).tobytes(), "little")
-        rest, taken, end = entries.pop(_REST), 0, 0
-        restored = _restored(entries)
-        if size != rest.nbytes + sum(values.nbytes for values in restored.values()):
-            raise ValueError("it has another size")
-        graph = np.empty(size, np.uint8)
-        for name, values in sorted(restored.items(), key=lambda entry: int(entry[0][:-1])):
-            start, layout = int(name[:-1]), name[-1]
-            graph[end:start] = rest[taken : taken + start - end]
-            taken, end = taken + start - end, start + values.nbytes
-            values = values.T if layout == _ROWS else values
-            graph[start:end] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        graph[end:] = rest[taken:]
-    except Exception as error:  # the readers raise almost anything on crafted files
-        raise ValueError(f"The packed graph is damaged: {error}.") from error
-    return graph.data
-
-
 def _constants(interpreter, content: bytes):
     """Yields the place and the values of each matrix of float32 weights in a graph's file."""
     for tensor in interpreter.get_tensor_details():
@@ -264,7 +228,7 @@ def _packed(values: np.ndarray) -> tuple[str, dict[str, np.ndarray]] | None:
     for bits in BITS:
         for layout, matrix in layouts.items():
             entries = _rounded("", matrix, bits, np.float32)
-            error = np.abs(_restored(entries)[""] - matrix).max()
+            error = np.abs(_restored(entries, "") - matrix).max()
             if error <= _TOLERANCE * np.abs(matrix).max():
                 return layout, entries
     return None

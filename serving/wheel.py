@@ -1,8 +1,8 @@
 """A wheel whose captioners caption without TensorFlow: `make wheel`, in a checkout.
 
-In place of their weights the captioners that ship hold the LiteRT graphs that a checkout captions
-with, in int8 by default, packed and unpacked at the first use. What needs the weights themselves
-(evaluation, training on, export) takes a checkout.
+In place of weights the captioners that ship are exports for LiteRT, of the graphs in int8 that a
+checkout captions with. What needs the weights themselves (evaluation, training on, export) takes a
+checkout.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import invalid_value
+from sat_tf.files import sha256_of, write_all, write_atomically
 from sat_tf.trained import published
-from sat_tf.trained.lite import cache
+from sat_tf.trained.limits import Limits, read_limits
+from sat_tf.trained.lite.captioner import SETTINGS, VOCABULARY, limits_files, read_settings
 from sat_tf.trained.runs import make_graphs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +56,7 @@ def run(arguments: Arguments) -> None:
     for name in published.names():
         folder = tree / "sat_tf" / "captioners" / name
         if name in graphs:
-            put_graphs(folder, graphs[name])
+            put_graphs(folder, graphs[name], read_limits(published.locate(name), None))
         else:
             shutil.rmtree(folder)
     out.mkdir(parents=True, exist_ok=True)
@@ -68,16 +70,30 @@ def run(arguments: Arguments) -> None:
 def copy_sources(tree: Path) -> None:
     """Copies what a wheel is built of, without the weights of captioners."""
     tree.mkdir(parents=True)
-    ignored = shutil.ignore_patterns("__pycache__", "encoder*.npz", "decoder.npz")
+    weights = ("encoder*.npz", "decoder.npz", "familiarity-*.json", "training_images-*.json")
+    ignored = shutil.ignore_patterns("__pycache__", *weights)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tree / package, ignore=ignored)
     for path in (*(ROOT / name for name in _FILES), *ROOT.glob("requirements*.txt")):
         shutil.copyfile(path, tree / path.name)
 
 
-def put_graphs(captioner: Path, graphs: Path) -> None:
-    """Packs graphs, in a folder of the cache, into the folder of a captioner without weights."""
-    published.write_graphs(captioner, cache.packed_files(graphs))
+def put_graphs(captioner: Path, graphs: Path, limits: Limits) -> None:
+    """Makes the folder of a captioner without weights an export, whose encoder lies beside it.
+
+    Args:
+        captioner: The folder.
+        graphs: Those of the captioner in the cache.
+        limits: What it knows of its limits.
+    """
+    settings = read_settings(graphs)
+    files, digests = [*settings.files(graphs).values(), graphs / VOCABULARY], {}
+    for path in files:
+        beside = path.name == settings.encoder
+        shutil.copyfile(path, (captioner.parent if beside else captioner) / path.name)
+        digests[path.name] = sha256_of(path)
+    write_atomically(captioner / SETTINGS, replace(settings, digests=digests).to_json())
+    write_all(limits_files(captioner, limits))
 
 
 if __name__ == "__main__":

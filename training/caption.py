@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
     images = _check(arguments)
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)
-    captioner = runs.load(arguments.run_dir, len(images))
+    captioner = runs.load(arguments.run_dir)
     _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, overload, runtime_checkable
 
@@ -19,7 +18,6 @@ from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, read_limits
-from sat_tf.trained.lite import cache
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
@@ -30,16 +28,14 @@ if TYPE_CHECKING:
     from sat_tf.trained.explain import Explanation, WordByWord
     from sat_tf.trained.lite.captioner import LiteRTCaptioner
 
+_BATCH = 64  # images of a list that the model captions at once
+
 
 @runtime_checkable
 class Files(Protocol):
     """Files of a captioner, whose model is loaded when it is needed."""
 
     config: CaptionerConfig
-
-    @property
-    def has_weights(self) -> bool:
-        """False for graphs alone, without a model to load."""
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Returns the model and the SHA-256 of the file of its weights, if it is one."""
@@ -207,7 +203,7 @@ class TrainedCaptioner:
         """Captions an image; returns all hypotheses with their maps, best first; see `caption`."""
         check_argument("search", search, SearchConfig | None)
         pixels = self.pixels(image)
-        if self._light(1):
+        if self._light():
             return self._graphs.beam(pixels, search or self.config.search)
         return self._by_model([pixels], search)[0]
 
@@ -233,7 +229,7 @@ class TrainedCaptioner:
         if sentence is not None:
             shown, tokens = sentence_tokens(self.vocabulary, sentence, search.max_length)
         pixels = self.pixels(image)
-        if self._light(1):
+        if self._light():
             annotations = self._graphs.annotate(pixels)
             tokens = tokens or self._graphs.best(pixels, search).tokens
             read = self._graphs.read_tokens(pixels, tokens)
@@ -273,7 +269,7 @@ class TrainedCaptioner:
             self.after_first_caption = None
 
     def _first(self, pixels: np.ndarray, search: SearchConfig | None) -> Caption:
-        if self._light(1):
+        if self._light():
             return self._graphs.best(pixels, search or self.config.search)
         return self._by_model([pixels], search)[0][0]
 
@@ -281,11 +277,10 @@ class TrainedCaptioner:
         self, images: Iterable[ImageInput], search: SearchConfig | None
     ) -> Iterator[tuple[ImageInput, Caption | None]]:
         check_argument("search", search, SearchConfig | None)
-        # How many images a generator has is not known.
-        if self._light(length_hint(images, cache.MANY)):
+        if self._light():
             caption, size = functools.partial(map, lambda one: self._first(one, search)), 1
         else:
-            caption, size = lambda read: (b[0] for b in self._by_model(read, search)), cache.MANY
+            caption, size = lambda read: (b[0] for b in self._by_model(read, search)), _BATCH
         from sat_tf.trained.many import caption_each  # one caption takes none of it
 
         return caption_each(images, self.pixels, caption, size)
@@ -307,13 +302,11 @@ class TrainedCaptioner:
             for image, beam in zip(seen, found, strict=True)
         ]
 
-    def _light(self, images: int) -> bool:
-        """Returns whether graphs caption: few images, by the present choice of locations."""
+    def _light(self) -> bool:
+        """Returns whether graphs caption, by the present choice of locations."""
         if self._graphs is None or self._model is not None:
             return False
-        if self.config.attention.selection != self._source.config.attention.selection:
-            return False
-        return not (self._source.has_weights and cache.worth_a_gpu(images))
+        return self.config.attention.selection == self._source.config.attention.selection
 
     def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""

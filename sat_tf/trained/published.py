@@ -26,19 +26,6 @@ RECORDS = (TRAINING_IMAGES, FAMILIARITY, CONFIDENCE)
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
-GRAPHS = "graphs"
-"""Folder of a captioner in a wheel, in place of the files of its weights; see `serving.wheel`."""
-PACKED_ENCODER = "encoder.tflite.npz"
-PACKED = {
-    "graphs.json",
-    "captioner.json",
-    "vocabulary.json",
-    "start.tflite.npz",
-    "step.tflite.npz",
-    PACKED_ENCODER,
-}
-"""Files of the graphs of a captioner in a wheel; the encoder's lies beside its folder."""
-
 _FILES = {
     MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
 }
@@ -145,12 +132,12 @@ def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[st
     """
     files = _read_manifest(manifest_of(folder) or folder / MANIFEST)["files"]
     wanted = [name for name in files if names is None or name in names]
-    return {name: _checked(folder, folder / name, files[name])[0] for name in wanted}
+    return {name: _checked(folder, name, files[name]) for name in wanted}
 
 
-def _checked(folder: Path, path: Path, expected: str) -> tuple[Path, bytes]:
-    """Returns the place and content of a file, which neighbours of the folder may share."""
-    name = path.name
+def _checked(folder: Path, name: str, expected: str) -> Path:
+    """Returns the place of a file, which neighbours of the folder may share."""
+    path = folder / name
     if not path.is_file():
         path = _shared(folder, name, expected)
     try:
@@ -162,44 +149,7 @@ def _checked(folder: Path, path: Path, expected: str) -> tuple[Path, bytes]:
             f"{path} is damaged or was changed: expected the SHA-256 {expected[:12]}..., got "
             f"{found[:12]}... Publish, download or install it again."
         )
-    return path, content
-
-
-def graph_hashes(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of each packed graph's file, of a captioner in a wheel.
-
-    Raises:
-        RunError: The manifest cannot be read, or does not list them.
-    """
-    path = folder / MANIFEST
-    found = _read_manifest(path).get(GRAPHS)
-    if not isinstance(found, dict) or found.keys() != PACKED or not _are_texts(found.values()):
-        expected = f"the SHA-256 of {', '.join(sorted(PACKED))}"
-        raise RunError(f"Cannot read {path}: expected {expected} as its `{GRAPHS}`.")
-    return found
-
-
-def checked_graphs(folder: Path) -> dict[str, bytes]:
-    """Returns the content of `PACKED`, each equal to its SHA-256 in the manifest.
-
-    Raises:
-        RunError: The manifest or a file is missing or damaged.
-    """
-    graphs = folder / GRAPHS
-    return {n: _checked(folder, graphs / n, x)[1] for n, x in graph_hashes(folder).items()}
-
-
-def write_graphs(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Writes packed graphs of a captioner, then its manifest with their SHA-256."""
-    values = _read_manifest(folder / MANIFEST)
-    (folder / GRAPHS).mkdir()
-    for name, content in contents.items():
-        path = folder / GRAPHS / name
-        if name == PACKED_ENCODER:
-            path = _shared(folder, name, _sha256(content))
-        write_atomically(path, content)
-    hashes = {name: _sha256(content) for name, content in contents.items()}
-    write_json(folder / MANIFEST, values | {GRAPHS: hashes})
+    return path
 
 
 def weight_hashes(folder: Path) -> list[str]:
@@ -254,7 +204,7 @@ def record(folder: Path, name: str) -> Path | None:
         RunError: The manifest or the file is missing or damaged.
     """
     expected = _read_manifest(folder / MANIFEST).get(Path(name).stem)
-    return None if expected is None else _checked(folder, folder / name, str(expected))[0]
+    return None if expected is None else _checked(folder, name, str(expected))
 
 
 def write(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _BYTES_PER_WEIGHT = 4  # of a run's file, which is not compressed
 
 
-def load(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
+def load(run_dir: str | Path) -> TrainedCaptioner:
     """Loads the best captioner of a run, or a published one.
 
     It does without TensorFlow as long as nothing needs the model: it captions over LiteRT graphs
@@ -44,7 +44,6 @@ def load(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
             `python -m serving.export --format litert`, of which the last needs no TensorFlow; or
             the name of a captioner that ships (`sat_tf.trained.published.names()`); or
             `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
-        images: Images that will be captioned; many of them take the model if there is a GPU.
 
     Returns:
         A `TrainedCaptioner`, which needs neither the data set nor the encoder's weights file.
@@ -57,13 +56,10 @@ def load(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
         source = _Source.exported(path)
         return TrainedCaptioner(source, source.vocabulary, path, None, source.export)
     source = _Source.read(path)
-    if not cache.usable(source.config) or (source.has_weights and cache.worth_a_gpu(images)):
+    if not cache.usable(source.config):
         return source.load()
     digest = source.digest()
-    name = source.fingerprint(digest)
-    graphs = cache.find(name)
-    if graphs is None and source.packed.is_dir():
-        graphs = cache.unpack(source.path, name)
+    graphs = cache.find(source.fingerprint(digest))
     if graphs is not None:
         return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
     captioner = source.load()
@@ -81,8 +77,9 @@ def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
 def graphs_missing(run_dir: str | Path) -> bool:
     """Returns whether `load` would caption by graphs if they were made."""
     path = _located(run_dir)
-    if is_export(path) or not (source := _Source.read(path)).has_weights:
+    if is_export(path):
         return False
+    source = _Source.read(path)
     return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
 
 
@@ -131,19 +128,15 @@ def graphs_of(run_dir: str | Path) -> Graphs:
     if is_export(path):
         return Graphs(path, path.resolve().name, None, limit_paths(path))
     source = _Source.read(path)
-    name = source.fingerprint(digest := source.digest())
+    digest = source.digest()
     read_limits(path, digest)
-    if not source.has_weights:
-        cache.unpack(source.path, name)
-        folder = cache.folder_of(name)
-    else:
-        (folder,) = make_graphs(path) if cache.usable(source.config) else (None,)
+    (folder,) = make_graphs(path) if cache.usable(source.config) else (None,)
     if folder is None:
         raise RunError(
             f"{path} cannot caption without TensorFlow: LiteRT is not installed, is switched off, "
             "or cannot hold it. Export it as a SavedModel."
         )
-    return Graphs(folder, path.resolve().name, name, limit_files(path))
+    return Graphs(folder, path.resolve().name, source.fingerprint(digest), limit_files(path))
 
 
 def _located(run_dir: str | Path) -> Path:
@@ -186,16 +179,6 @@ class _Source:
             raise RunError(f"{path} holds LiteRT graphs. {error}") from error
         return cls(path, _exported_config(path, export), export.vocabulary, False, export)
 
-    @property
-    def packed(self) -> Path:
-        """Folder of a captioner's graphs in a wheel."""
-        return self.path / published.GRAPHS
-
-    @property
-    def has_weights(self) -> bool:
-        """False for a LiteRT export, and for a captioner in a wheel."""
-        return self.export is None and not self.packed.is_dir()
-
     def load(self) -> TrainedCaptioner:
         """Loads the captioner with its model."""
         model, digest = self.load_model()
@@ -209,15 +192,13 @@ class _Source:
         """Returns the name of the graphs in the cache, of a run's weights with this SHA-256."""
         if self.is_run:
             hashes = [digest]
-        elif self.has_weights:
+        else:
             hashes = [*published.weight_hashes(self.path), cache.precision_of(self.path)]
-        else:  # what is unpacked is known by its own content, not by weights that are not there
-            hashes = sorted(published.graph_hashes(self.path).values())
         return cache.fingerprint(self.config, self.vocabulary, hashes)
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
-        if not self.has_weights:
+        if self.export is not None:
             raise _without_weights(self.path)
         try:
             with native_log_kept():

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,16 +237,30 @@ def test_a_cache_that_takes_no_graphs_is_named_in_one_line(monkeypatch, tmp_path
     assert "their graphs cannot be kept in" in line and str(tmp_path / "file") in line
 
 
-def test_many_images_take_tensorflow_where_there_is_a_gpu(filled, run_of, loaded, monkeypatch):
-    captioner = sat_tf.load(run_of["soft"])
-    monkeypatch.setattr(cache, "MANY", 3)
-    captioner.caption([PIXELS] * 3)
-    assert captioner._model is None  # no GPU is visible in tests
-    monkeypatch.setattr(cache, "worth_a_gpu", lambda images: images >= 3)
-    captioner.caption([PIXELS] * 2)
-    assert captioner._model is None
-    texts = {caption.text for caption in captioner.caption([PIXELS] * 3)}
-    assert captioner._model is not None and texts == {loaded["soft"].caption(PIXELS).text}
+def test_what_a_killed_process_left_goes_in_the_next_turn(tmp_path):
+    home = tmp_path / "cache" / "graphs"
+    (home / ".draft-x" / "made").mkdir(parents=True)
+    (home / ".draft-x" / "made" / "step.tflite").write_bytes(b"half")
+    (home / ".sat_tf.x.tmp").write_bytes(b"half an encoder")
+    with cache.turn():
+        assert [path.name for path in home.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("ahead", [-1000, 30 * 86400])
+def test_graphs_are_kept_by_their_last_use_though_the_clock_was_set_back(tmp_path, ahead):
+    for number in range(cache.KEPT + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "graphs.json").write_text('{"files": {}}')
+        if number:
+            os.utime(folder, 2 * (time.time() + ahead + number,))
+    (folder / "graphs.json").write_text('{"files": {"encoder-used.tflite": 0}}')
+    for name in ("used", "old"):
+        (tmp_path / f"encoder-{name}.tflite").touch()
+    cache.forget_old(tmp_path)
+    assert [path.name for path in tmp_path.glob("*.tflite")] == ["encoder-used.tflite"]
+    kept = {path.parent.name for path in tmp_path.glob("*/graphs.json")}
+    assert len(kept) == cache.KEPT and {"0", str(cache.KEPT)} <= kept
 
 
 def test_litert_takes_no_more_threads_than_the_process_has_cores(monkeypatch):

@@ -1,6 +1,7 @@
 """The light wheel: what it holds, what it needs."""
 
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -8,8 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.trained import published
+import sat_tf
+from sat_tf.errors import RunError
+from sat_tf.trained import published, runs
+from sat_tf.trained.limits import Limits
+from sat_tf.trained.lite import cache
 from serving import wheel
+from tests.sat_tf.tiny_runs import contents, png, write_run
+
+WITHOUT = """
+import sys
+sys.modules["keras"] = sys.modules["tensorflow"] = None  # an import of them fails
+import sat_tf
+print(sat_tf.load(sys.argv[1]).caption(sys.argv[2]).text)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +30,9 @@ def built(tmp_path_factory) -> Path:
     """A wheel whose graphs are a few bytes."""
     folder = tmp_path_factory.mktemp("wheel")
 
-    def put(captioner: Path, graphs: Path) -> None:
-        (captioner / published.GRAPHS).mkdir()
-        (captioner / published.GRAPHS / "step.tflite.npz").write_bytes(b"graph")
+    def put(captioner: Path, *_: object) -> None:
+        (captioner / "step.tflite").write_bytes(b"graph")
+        (captioner.parent / "encoder-00.tflite").write_bytes(b"graph")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wheel, "make_graphs", lambda *names: [Path(name) for name in names])
@@ -38,11 +51,13 @@ def test_it_holds_graphs_in_place_of_weights(built):
         "captioner.json",
         "confidence.json",
         "config.json",
-        "step.tflite.npz",
+        "step.tflite",
         "vocabulary.json",
     }
     assert all("flickr8k_soft" in name for name in own)
-    assert not [name for name in names if "encoder-" in name or "__pycache__" in name]
+    assert "sat_tf/captioners/encoder-00.tflite" in names
+    assert not [name for name in names if "captioners/" in name and name.endswith(".npz")]
+    assert not [name for name in names if "__pycache__" in name]
     # Other names, such as `training`, are not taken from whoever installs it.
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"sat_tf"}
     commands = {
@@ -65,6 +80,26 @@ def test_it_holds_graphs_in_place_of_weights(built):
     always = {re.split("[<>=]", line.split()[1])[0] for line in needed if "extra ==" not in line}
     assert always == {"ai-edge-litert", "numpy", "pillow", "tyro", "filelock", "tqdm"}
     assert any("tensorflow" in line and 'extra == "train"' in line for line in needed)
+
+
+def test_a_captioner_in_it_captions_without_tensorflow_as_its_weights_do(tmp_path, monkeypatch):
+    monkeypatch.delenv(cache.SWITCH)
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
+    run = write_run(tmp_path / "run")
+    expected = runs.load_captioner(run)
+    whole, inside = tmp_path / "whole" / "soft", tmp_path / "wheel" / "soft"
+    published.write(whole, contents(run, expected))
+    shutil.copytree(whole, inside, ignore=shutil.ignore_patterns("*.npz"))
+    (graphs,) = runs.make_graphs(whole)
+    wheel.put_graphs(inside, graphs, Limits())
+    (tmp_path / "a.png").write_bytes(png())
+    command = [sys.executable, "-c", WITHOUT, inside, tmp_path / "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert done.stdout.strip() == expected.caption(png()).text
+    captioner = sat_tf.load(inside)
+    with pytest.raises(RunError, match="holds graphs for captions without TensorFlow, and no wei"):
+        captioner.model  # noqa: B018
 
 
 def test_a_captioner_that_does_not_ship_is_named():

@@ -23,21 +23,17 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
-from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
-from sat_tf.files import NO_LOCKS, default_cache_dir, json_object, write_atomically, write_json
+from sat_tf.files import NO_LOCKS, default_cache_dir, write_json
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import (
-    ENCODER,
     FORMAT,
-    GRAPHS,
     SETTINGS,
     VOCABULARY,
     LiteRTCaptioner,
@@ -59,11 +55,7 @@ graphs of that precision where int8 is the default."""
 KEPT = 12
 """Captioners whose graphs are kept: those used last."""
 
-MANY = 64
-"""Images at once that are worth the start of TensorFlow if it sees a GPU."""
-
 _MANIFEST, _LOCK = "graphs.json", ".lock"
-_PACKED = ".npz"  # suffix of a packed graph
 _DRAFT = ".draft-"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
 _LOG = logging.getLogger(__name__)
@@ -97,23 +89,15 @@ def usable(config: CaptionerConfig) -> bool:
     return True
 
 
-def worth_a_gpu(images: int) -> bool:
-    """Returns whether TensorFlow captions so many images sooner: `MANY`, and a GPU of NVIDIA."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if images < MANY or hidden or find_spec("tensorflow") is None:
-        return False
-    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-
-
 def threads() -> int:
     """Returns how many threads LiteRT takes: more than the process has cores would take turns."""
     affinity = getattr(os, "sched_getaffinity", None)
     return min(4, len(affinity(0)) if affinity else os.cpu_count() or 1)
 
 
-def folder_of(name: str, home: Path | None = None) -> Path | None:
+def folder_of(name: str) -> Path | None:
     """Returns the folder of whole graphs of a fingerprint, without opening them."""
-    folder = (home or _home()) / name
+    folder = _home() / name
     try:
         sums = json.loads((folder / _MANIFEST).read_text("utf-8"))["files"]
         whole = all(_checksum(path) == sums[path.name] for path in _files(folder))
@@ -127,9 +111,9 @@ def missing(name: str) -> bool:
     return folder_of(name) is None and not (_home() / f"{name}.failed").exists()
 
 
-def find(name: str, home: Path | None = None) -> LiteRTCaptioner | None:
-    """Opens the graphs of a fingerprint, by default the cache's; None without whole ones."""
-    folder = folder_of(name, home)
+def find(name: str) -> LiteRTCaptioner | None:
+    """Opens the graphs of a fingerprint; None without whole ones."""
+    folder = folder_of(name)
     if folder is None:
         return None
     try:
@@ -144,82 +128,6 @@ def find(name: str, home: Path | None = None) -> LiteRTCaptioner | None:
     with contextlib.suppress(OSError):
         _mark_used(folder)
     return found
-
-
-def unpack(folder: Path, name: str) -> LiteRTCaptioner:
-    """Opens packed graphs of a wheel: by the cache or, where that takes none, by memory alone.
-
-    Args:
-        folder: The captioner's.
-        name: Its fingerprint.
-
-    Raises:
-        RunError: They are damaged.
-    """
-    files, found = published.checked_graphs(folder), None
-    try:
-        try:
-            with turn():
-                if (found := find(name)) is None:
-                    _unpack_into(_home(), files, name)
-                    found = find(name)
-                    forget_old(_home())
-        except OSError as error:
-            _say(f"The graphs are unpacked each time: they cannot be kept in {_home()} ({error}).")
-            with tempfile.TemporaryDirectory() as home:  # LiteRT holds what it has opened
-                _unpack_into(Path(home), files, name)
-                found = find(name, Path(home))
-    except ValueError as error:
-        raise RunError(f"The graphs of {folder} are damaged: {error}") from error
-    if found is None:
-        raise RunError(f"The graphs of {folder} do not fit each other: install the wheel again.")
-    return found
-
-
-def _unpack_into(home: Path, files: Mapping[str, bytes], name: str) -> None:
-    """Unpacks `published.PACKED` into a folder of the cache.
-
-    Raises:
-        ValueError: They are damaged.
-    """
-    from sat_tf.packing import unpack_graph
-
-    digest = hashlib.sha256(files[published.PACKED_ENCODER]).hexdigest()
-    encoder = home / f"encoder-{digest[:16]}.tflite"
-    with _draft(home, name) as made:
-        for graph in GRAPHS:
-            path = encoder if graph == ENCODER else made / graph
-            if path != encoder or not _is_known(encoder):
-                write_atomically(path, unpack_graph(files[graph + _PACKED]))
-        settings = json_object(files[SETTINGS]) | {"encoder": encoder.name}
-        (made / SETTINGS).write_text(json.dumps(settings), "utf-8")
-        (made / VOCABULARY).write_bytes(files[VOCABULARY])
-        _finish(made, encoder, check_grid(json_object(files[_MANIFEST]).get("grid")))
-
-
-def packed_files(graphs: Path) -> dict[str, bytes]:
-    """Packs graphs of the cache for a wheel.
-
-    Args:
-        graphs: Their folder in the cache.
-
-    Returns:
-        The contents of `published.PACKED`.
-    """
-    settings = read_settings(graphs)
-    grid = json.loads((graphs / _MANIFEST).read_text("utf-8"))["grid"]
-    return {
-        SETTINGS: replace(settings, encoder=ENCODER).to_json().encode(),
-        VOCABULARY: (graphs / VOCABULARY).read_bytes(),
-        _MANIFEST: json.dumps({"grid": grid}).encode(),
-    } | {name + _PACKED: _pack_graph(path) for name, path in settings.files(graphs).items()}
-
-
-@functools.lru_cache(maxsize=1)  # captioners share the encoder's
-def _pack_graph(path: Path) -> bytes:
-    from sat_tf.packing import pack_graph
-
-    return pack_graph(path)
 
 
 def make_behind(command: Sequence[str], name: str) -> subprocess.Popen | None:

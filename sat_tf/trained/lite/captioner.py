@@ -355,11 +355,11 @@ def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
     """
     folder = newest(Path(folder))
     captioner = LiteRTCaptioner(folder, threads)
-    paths = captioner.settings.files(folder) | {VOCABULARY: folder / VOCABULARY}
-    for name, digest in (captioner.settings.digests or {}).items():
-        if sha256_of(paths[name]) != digest:
+    digests = captioner.settings.digests or {}
+    for path in [*captioner.settings.files(folder).values(), folder / VOCABULARY]:
+        if path.name in digests and sha256_of(path) != digests[path.name]:
             raise ValueError(
-                f"{paths[name]} is not the file that this export was written with. Copy the whole "
+                f"{path} is not the file that this export was written with. Copy the whole "
                 "folder, or export it again."
             )
     graphs = _digests(captioner.settings)
