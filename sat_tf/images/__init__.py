@@ -1,6 +1,6 @@
 """Image files to pixels: the one preprocessing, in training and in the exported graph.
 
-pillow.py    by Pillow alone: files turned upright, other formats converted; pixels
+pillow.py    by Pillow alone: files turned upright, TIFF, HEIC and AVIF converted; pixels
 decoding.py  what a file's header asks for, its pixels, and
 resizing.py  the encoder's square of them, as plain TensorFlow operations: they run eagerly, in a
              `tf.data` pipeline and inside a SavedModel alike

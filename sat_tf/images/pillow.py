@@ -1,7 +1,7 @@
 """Images by Pillow alone, without TensorFlow: files turned upright and converted; pixels.
 
-TensorFlow's decoders ignore the EXIF orientation: what they shall read is turned upright and
-encoded again; GIF, BMP, TIFF, HEIC and AVIF are converted. `decode` turns the pixels themselves.
+TensorFlow's decoders ignore the EXIF orientation and read no TIFF: what they shall read is turned
+upright and encoded again; TIFF, HEIC and AVIF are converted. `decode` turns the pixels themselves.
 Pillow scales in float32 and with the kernel of `tf.image.resize(..., "bilinear", antialias=True)`,
 a triangle as wide as the scale, so pixels agree with those of `sat_tf.images.decoding` to rounding.
 """
@@ -21,8 +21,8 @@ from sat_tf.images import MAX_PIXELS, MAX_SIDE
 
 ImageInput = str | Path | bytes | np.ndarray | Image.Image
 """Path of an image file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow."""
-FORMATS = ("JPEG", "PNG", "WEBP")
-"""Formats that are decoded as they are, by Pillow's names; `to_decodable` converts others."""
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+"""Formats that Pillow may open, by its names: those that `decode` reads."""
 EXIF_ORIENTATION = 0x0112
 """EXIF tag of the orientation."""
 
@@ -54,7 +54,7 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 _UNKNOWN = "it is in none of the formats JPEG, PNG, GIF, BMP, WebP, TIFF, HEIC and AVIF"
-_CONVERTED = {b"GIF8": "GIF", b"BM": "BMP", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+_TIFF = (b"II*\0", b"MM\0*")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _AVIF_BRANDS = (b"avif", b"avis")
 
@@ -70,17 +70,17 @@ def read_upright(image: bytes | str | Path) -> bytes:
         image: Path of the file, or its content.
 
     Raises:
-        ValueError: It is in a format that is converted, and cannot be read.
+        ValueError: It is a TIFF, HEIC or AVIF that cannot be read.
         OSError: The file cannot be read.
     """
     return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
 
 
 def to_decodable(content: bytes) -> bytes:
-    """Converts GIF (its first frame), BMP, TIFF, HEIC and AVIF, upright; returns others unchanged.
+    """Converts TIFF, HEIC and AVIF, upright; returns any other content unchanged.
 
     Returns:
-        A PNG; of HEIC and AVIF, whose pixels are not exact either, a JPEG.
+        A PNG of a TIFF; of HEIC and AVIF, whose pixels are not exact either, a JPEG.
 
     Raises:
         ValueError: The file cannot be read or is too large, or what reads HEIC is not installed.
@@ -100,10 +100,8 @@ def to_decodable(content: bytes) -> bytes:
             image.load()
             pixels = to_rgb(ImageOps.exif_transpose(image))
         pixels.info.clear()
-        if kind in ("HEIF", "AVIF"):
-            pixels.save(stream, "JPEG", quality=95, subsampling=0)
-        else:
-            pixels.save(stream, "PNG", compress_level=1)
+        form = {"compress_level": 1} if kind == "TIFF" else {"quality": 95, "subsampling": 0}
+        pixels.save(stream, "PNG" if kind == "TIFF" else "JPEG", **form)
     except ImportError as error:
         raise ValueError(str(error)) from error
     except Exception as error:  # Pillow's readers raise almost anything on broken files
@@ -115,9 +113,8 @@ def to_decodable(content: bytes) -> bytes:
 
 def _foreign_format(content: bytes) -> str | None:
     """Returns Pillow's name of a format that `decode` does not read, but this module does."""
-    for beginning, kind in _CONVERTED.items():
-        if content.startswith(beginning):
-            return kind
+    if content.startswith(_TIFF):
+        return "TIFF"
     brand = content[8:12]
     if content[4:8] != b"ftyp" or brand not in (*_HEIC_BRANDS, *_AVIF_BRANDS):
         return None

@@ -16,12 +16,12 @@ FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
 REASONS = {
-    "empty": "the bytes are not a JPEG, PNG or WebP image",
-    "text": "the bytes are not a JPEG, PNG or WebP image",
+    "empty": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
+    "text": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
     "cut": "the file is damaged",
     "flipped": "the file is damaged",
     "huge": "the image has no pixels, or more than 32768 per side or 67108864 in all",
-    "tiff": "the bytes are not a JPEG, PNG or WebP image",
+    "tiff": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
 }
 
 

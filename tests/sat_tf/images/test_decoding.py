@@ -1,7 +1,8 @@
-"""Decoding and resizing against Pillow; headers, with lowered limits; broken files."""
+"""Every format against Pillow; headers, with lowered limits; broken files."""
 
 import contextlib
 import io
+import struct
 
 import numpy as np
 import pytest
@@ -10,11 +11,17 @@ from PIL import Image
 
 from sat_tf import images
 from sat_tf.images import decoding, pillow
-from tests.image_files import encode, noise, smooth
+from tests.image_files import encode, gif_of_blocks, noise, smooth
 
 ORANGE = (250, 120, 20)
-CHECKS = {"JPEG": decoding.check_jpeg, "PNG": decoding.check_png, "WEBP": decoding.check_webp}
-FILES = [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {})]
+CHECKS = {
+    "JPEG": decoding.check_jpeg,
+    "PNG": decoding.check_png,
+    "GIF": decoding.check_gif,
+    "BMP": decoding.check_bmp,
+    "WEBP": decoding.check_webp,
+}
+FILES = [("JPEG", {}), ("JPEG", {"progressive": True}), ("PNG", {}), ("GIF", {}), ("BMP", {})]
 FILES += [("WEBP", {}), ("WEBP", {"lossless": True}), ("WEBP", {"exif": b"Exif\0\0abcd"})]
 MANY_MARKERS = b"\xff\xda" * 5000  # in a comment, or behind the end: no scan
 
@@ -26,20 +33,53 @@ def test_a_jpeg_decodes_to_the_pixels_pillow_gives(options):
     np.testing.assert_array_equal(decoding.decode(content), expected)
 
 
+@pytest.mark.parametrize("colours", [256, 7])
+def test_a_bmp_of_8_bits_is_read_through_its_palette(colours):
+    image = smooth().quantize(colours)
+    assert len(image.getpalette("RGB")) == 3 * colours
+    content = encode(image, "BMP")
+    np.testing.assert_array_equal(decoding.decode(content), np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (30, struct.pack("<I", 1)),  # run lengths
+        (30, struct.pack("<I", 3) + bytes(20) + struct.pack("<III", 0xFF, 0xFF00, 0xFF0000)),
+    ],
+)
+def test_a_bmp_that_would_be_read_wrongly_is_refused(at, value):
+    content = encode(smooth().convert("RGBA"), "BMP")
+    content = content[:at] + value + content[at + len(value) :]
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        decoding.decode(content)
+    assert decoding.read_error(error.value).startswith("the BMP is compressed, or")
+
+
+def test_a_bmp_with_the_usual_masks_is_read():
+    masks = struct.pack("<III", 0xFF0000, 0xFF00, 0xFF)
+    content = encode(smooth().convert("RGBA"), "BMP")
+    offset = struct.pack("<I", 54 + len(masks))
+    content = content[:10] + offset + content[14:30] + b"\3" + content[31:54] + masks + content[54:]
+    expected = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    np.testing.assert_array_equal(decoding.decode(content), expected)
+    np.testing.assert_array_equal(expected, np.asarray(smooth()))
+
+
 def every_alpha() -> Image.Image:
     """All colours of a channel with all alphas."""
     level, alpha = np.meshgrid(np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8))
     return Image.fromarray(np.stack([level, 255 - level, level // 2, alpha], axis=-1), "RGBA")
 
 
-@pytest.mark.parametrize("form", ["PNG", "WEBP", "LA", "P"])
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "GIF", "LA", "P"])
 def test_what_is_transparent_lies_over_white(form):
     image, options = every_alpha(), {}
     if form == "LA":
         image, form = image.convert("LA"), "PNG"
-    if form == "P":
-        image, form = image.convert("RGB").quantize(64), "PNG"
-        options = {"transparency": bytes(range(0, 256, 4))}
+    if form in ("P", "GIF"):
+        image, form = image.convert("RGB").quantize(64), form.replace("P", "PNG")
+        options = {"transparency": bytes(range(0, 256, 4)) if form == "PNG" else 5}
     options |= {"lossless": True, "exact": True} if form == "WEBP" else {}
     content = encode(image, form, **options)
     with Image.open(io.BytesIO(content)) as opened:
@@ -65,6 +105,25 @@ def test_what_is_no_image_is_an_error_of_one_readable_line(content):
         decoding.load(content, 8, "crop")
     message = decoding.read_error(error.value)
     assert message and not any(part in message for part in ("\n", "{{", "assert", "Graph", "File"))
+
+
+@pytest.mark.parametrize("kept", [6, 12, 13, 800])
+def test_a_gif_cut_before_its_frame_ends_is_an_error(kept):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decoding.decode(encode(noise(), "GIF")[:kept])
+
+
+@pytest.mark.parametrize("comment", [b"", b"before the frame"])
+def test_a_transparent_colour_of_a_gif_is_shown_as_in_other_formats(comment):
+    picture = Image.new("RGBA", (12, 9), (255, 255, 255, 0))
+    picture.paste((200, 10, 10, 255), (3, 3, 8, 7))
+    content = encode(picture, "GIF", comment=comment)
+    with Image.open(io.BytesIO(content)) as opened:
+        assert "transparency" in opened.info
+        expected = np.asarray(pillow.to_rgb(opened))
+    decoded = decoding.decode(content).numpy()
+    np.testing.assert_array_equal(decoded, expected)
+    assert (decoded[0, 0] == 255).all()
 
 
 def test_a_reason_takes_the_place_of_the_pixels_or_fails_a_graph():
@@ -181,3 +240,30 @@ def test_pillow_and_the_graph_refuse_the_same_scans(side):
         with pytest.raises(ValueError, match="scans") if many else contextlib.nullcontext():
             pillow.check_scans(content)
     assert any(refused) and not all(refused)
+
+
+def test_a_gif_is_cut_after_its_first_frame():
+    frames = [Image.new("RGB", (40, 30), colour) for colour in ("red", "blue", "green")]
+    content = encode(
+        frames[0], "GIF", save_all=True, append_images=frames[1:], comment=b"two " * 200
+    )
+    frame, size = decoding.first_frame(tf.constant(content))
+    kept = Image.open(io.BytesIO(frame.numpy()))
+    assert kept.n_frames == 1 and kept.size == (40, 30)
+    np.testing.assert_array_equal(size, [30, 40])
+    first = Image.open(io.BytesIO(content)).convert("RGB")
+    np.testing.assert_array_equal(np.asarray(kept.convert("RGB")), np.asarray(first))
+
+
+@pytest.mark.parametrize("lengths", [(255,), (1,), (254, 3), (7,) * 500 + (90,)])
+def test_blocks_of_any_length_are_followed_to_the_end(lengths):
+    content = gif_of_blocks(noise(90, 90), lengths)
+    frame, _ = decoding.first_frame(tf.constant(content))
+    assert frame.numpy() == content
+
+
+def test_a_gif_of_too_many_runs_of_blocks_is_refused(monkeypatch):
+    content = gif_of_blocks(noise(), (100, 7))
+    assert problem("GIF", content) == ""
+    monkeypatch.setattr(decoding, "MAX_RUNS", 10)
+    assert problem("GIF", content).endswith("or one of too many blocks")

@@ -19,7 +19,7 @@ from serving.web import site as site_module
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
 from tests.digits.small_readers import write_reader
 from tests.image_files import encode, noise, smooth
-from tests.serving.export_fixtures import KINDS, converted_images, good_images, write_run
+from tests.serving.export_fixtures import KINDS, good_images, write_run
 from tests.serving.test_languages import vocabulary_of
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ def captioned(page) -> None:
 
 
 def files() -> dict[str, bytes]:
-    photo, every = smooth(), good_images() | converted_images()
+    photo, every = smooth(), good_images()
     ramp = Image.fromarray(
         np.tile(np.linspace(0, 255, photo.width, dtype=np.uint8), (photo.height, 1))
     )
