@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
@@ -21,14 +22,14 @@ class Features:
     Attributes:
         origin: The captioner that it starts from.
         teachers: What teaches beside the captions.
-        reward: The objective of captions that are drawn and rewarded.
+        objective: What is minimised, on given captions or on drawn ones that are rewarded.
         bounds: Measures the bounds of hard attention after each epoch.
     """
 
-    origin: Origin | None = None
-    teachers: Sequence[Teacher] = ()
-    reward: Objective | None = None
-    bounds: Callable | None = None
+    origin: Origin | None
+    teachers: Sequence[Teacher]
+    objective: Objective
+    bounds: Callable | None
 
 
 def features_of(config: RunConfig, data: Data) -> Features:
@@ -47,7 +48,7 @@ def features_of(config: RunConfig, data: Data) -> Features:
     return Features(
         origin_of(config),
         teachers_of(config.attention, config.fit),
-        reward_of(config, data.table, data.vocabulary),
+        objective_of(config, data.table, data.vocabulary),
         bounds,
     )
 
@@ -80,10 +81,11 @@ def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
     return teachers
 
 
-def reward_of(config: RunConfig, table: CaptionTable, vocabulary: Vocabulary) -> Objective | None:
-    """Returns the objective of captions that are drawn and rewarded; None for given captions."""
+def objective_of(config: RunConfig, table: CaptionTable, vocabulary: Vocabulary) -> Objective:
+    """Returns the objective of given captions, or of captions that are drawn and rewarded."""
     if config.reward.metric == "none":
-        return None
+        fit = config.fit
+        return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
     from training.teach.rewards import reward_objective
 
     parts = config.reward, config.attention, config.search

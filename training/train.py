@@ -5,7 +5,7 @@ from, and `train` makes the model, opens its inputs, restores the last checkpoin
 trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.config             every setting
-    training.features           first weights, teachers and rewards, if the configuration asks
+    training.features           first weights, teachers and objective, as the configuration asks
     training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
     training.distributed        several processes; the functions used here do nothing special in one
 
@@ -134,7 +134,7 @@ class Read:
         folder: Everything the run leaves behind.
         settings: Content of its config.json, the splits of its data fixed.
         data: Its splits, captions as ids.
-        features: What it starts from, and what teaches and rewards beside the captions.
+        features: What it starts from, what teaches beside the captions, and the objective.
         dataset: The data set that the splits are of.
         data_dir: The user's copy of it; None for drawn data.
         cache_dir: Feature stores, shared by runs.
@@ -211,7 +211,6 @@ def train(
     """
     import keras
 
-    from sat_tf.objectives import make_objective
     from training.distributed import check_equal, chief_callbacks, on_chief, shared
     from training.inputs import batches_of, describe_inputs, open_inputs
     from training.model import compile_model, describe_model, first_model
@@ -232,17 +231,16 @@ def train(
 
     inputs = open_inputs(model, data, read.cache_dir, features.teachers)
     check_equal("readable images", lambda: repr(inputs.contents))
-    read_from = data, inputs, read.dataset, read.data_dir
-    ownership.begin_run(folder, read.settings, features.origin, *read_from)
+    ownership.begin_run(
+        folder, read.settings, features.origin, data, inputs, read.dataset, read.data_dir
+    )
     for line in describe_inputs(data, inputs, folder):
         say(line)
     plan = fit.batch_size, config.seed, fit.batch_by == "image", config.reward.metric != "none"
     steps, batches_from = batches_of(data.table, inputs, *plan)
 
     with model.distribute_strategy.scope():
-        of_words = config.attention, fit.label_smoothing, fit.distillation_weight
-        objective = features.reward or make_objective(*of_words)
-        compile_model(model, objective, config.optimizer, steps, fit, config.seed)
+        compile_model(model, features.objective, config.optimizer, steps, fit, config.seed)
     say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()

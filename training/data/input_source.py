@@ -22,12 +22,12 @@ def open_input_source(
     Raises:
         DataError: No image of the split can be read.
     """
-    examples, size = split.examples, encoder.image_size
+    examples = split.examples
     if not encoder.trainable:
         from training.data.feature_store import FeatureStore
 
         source = FeatureStore.open(cache_dir, encoder, examples, resize=resize, mirrored=mirrored)
     else:
-        source = ImageSource(examples, size, resize, mirrored, random_crop)
+        source = ImageSource(examples, encoder.image_size, resize, mirrored, random_crop)
     check_first_readable(split, source)
     return source

@@ -233,11 +233,11 @@ def begin_run(
     Raises:
         RunError: The run that is resumed there has learned from something else.
     """
-    vocabulary, contents = data.vocabulary, inputs.contents
-    check_data(folder, vocabulary, contents)
+    vocabulary = data.vocabulary
+    check_data(folder, vocabulary, inputs.contents)
     unreadable = inputs.train.known
     amount = dataclasses.replace(data.amount, images=len(data.train) - len(unreadable))
-    records = data_records(folder, vocabulary, contents, amount)
+    records = data_records(folder, vocabulary, inputs.contents, amount)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
     if not folder.training_images.exists():
