@@ -46,6 +46,8 @@ def run(arguments: Arguments) -> int:
     """Averages the runs and says what to do next."""
     check_fields(arguments.search)
     shares = resolve_shares(arguments.runs, arguments.shares)
+    for path in arguments.runs:
+        published.locate(path)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
     from training.run_state.checkpoints import unfinished_note

@@ -17,6 +17,7 @@ from sat_tf.commands import parse_flags
 from sat_tf.errors import invalid_value
 from training.config import RunConfig
 from training.config_groups import BaseOptimizerConfig
+from training.data.sources import check_there
 from training.recipes import RECIPES
 
 T = TypeVar("T")
@@ -136,11 +137,13 @@ def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> N
 
 
 def check_data_dir(config: Any, data_dir: Path | None) -> None:
-    """Checks `--data-dir` before TensorFlow, which takes seconds, is loaded.
+    """Checks where the data is before TensorFlow, which takes seconds, is loaded.
 
     Raises:
-        ValueError: The data set is drawn and reads no files, or the folder does not exist.
+        ValueError: The data set is drawn and reads no files, or a folder or file does not exist.
     """
+    if isinstance(config, RunConfig) and data_dir is None:
+        check_there(config.data, None)
     if data_dir is None:
         return
     if getattr(config.data, "name", None) == "scenes":
@@ -154,6 +157,8 @@ def check_data_dir(config: Any, data_dir: Path | None) -> None:
         raise ValueError(f"`--data-dir {data_dir}` is a file; give its folder.")
     if not data_dir.is_dir():
         raise ValueError(f"There is no folder `--data-dir {data_dir}`; check the path.")
+    if isinstance(config, RunConfig):
+        check_there(config.data, data_dir)
 
 
 def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:

@@ -101,8 +101,9 @@ def check(arguments: Arguments) -> dict[Path, RunConfig]:
         got = " ".join(map(str, arguments.runs)) or "none"
         raise invalid_value("runs", "one or more, all different", got)
     configs = {folder: read_run_config(folder) for folder in folders}
-    check_data_dir(configs[folders[0]], arguments.data_dir)
     check_file("--out", arguments.out)
+    known = read_data_dir(RunFolder(folders[0]))
+    check_data_dir(configs[folders[0]], arguments.data_dir or known)
     return configs
 
 

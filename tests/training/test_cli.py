@@ -34,6 +34,24 @@ def test_a_run_to_start_from_that_does_not_exist_is_an_error(capsys, tmp_path, m
     assert "`--init-from`: expected the folder of a finished run, got" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "folder is read from your own copy: name its folder with `--data-dir`"),
+        (("--data-dir", "nowhere"), "There is no folder `--data-dir nowhere`"),
+        (("--data-dir", "file"), "`--data-dir file` is a file"),
+        (("--data-dir", ".", "--data.image-dir", "images"), "there is no folder images"),
+        (("--data-dir", ".", "--data.captions", "a.csv"), "in ., which has none, got 'a.csv'"),
+    ],
+)
+def test_data_that_is_not_there_is_an_error_before_tensorflow_is_loaded(
+    flags, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(train, "loading", None)
+    assert train.main(["--recipe", "folder_soft", "--fit.precision", "float32", *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
 WEIGHTS = ("--encoder.name", "vgg19", "--encoder.weights", "photo.png")
 DRAWN = ("--captions", "mine.json", "--data.name", "scenes")
 RUN = ("--run-dir", "flickr8k_soft")

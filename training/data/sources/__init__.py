@@ -9,6 +9,29 @@ from training.data.config import DataConfig
 from training.data.examples import DataError, Split
 
 
+def check_there(data: DataConfig, data_dir: Path | None) -> None:
+    """Checks that the folders and files that a configuration names are there; reads none.
+
+    Raises:
+        ValueError: One is missing.
+    """
+    if data.name in ("scenes", "coco_captions"):
+        return
+    if data_dir is None:
+        raise DataError(
+            f"{data.name} is read from your own copy: name its folder with `--data-dir`."
+        )
+    if not Path(data_dir).is_dir():
+        raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
+    if data.image_dir is not None and not Path(data_dir, data.image_dir).is_dir():
+        folder = Path(data_dir, data.image_dir)
+        raise DataError(f"`--data.image_dir`: there is no folder {folder}.")
+    if data.captions is not None:
+        from training.data.sources.find_captions import named_files
+
+        named_files(Path(data_dir), data.captions)
+
+
 class Source:
     """A data set whose layout was read once, and which gives its splits.
 
@@ -26,14 +49,7 @@ class Source:
     def __init__(self, data: DataConfig, data_dir: Path | None) -> None:
         self.files: tuple[Path, ...] = ()
         self.split = functools.partial(_load, data, data_dir=data_dir)
-        if data.name in ("scenes", "coco_captions"):
-            return
-        if data_dir is None:
-            raise DataError(
-                f"{data.name} is read from your own copy: name its folder with `--data-dir`."
-            )
-        if not Path(data_dir).is_dir():
-            raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
+        check_there(data, data_dir)
         if data.name == "folder":
             from training.data.sources.folder import Folder
 

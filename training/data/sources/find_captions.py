@@ -23,6 +23,8 @@ _TRIED = 20  # text files that may hold captions
 _DEEP = 2  # levels below them
 _FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
 
+_KINDS = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+
 Read = Callable[[Path], CaptionFile]
 Files = list[tuple[Path, str | None]]
 """Caption files, each with the split that its name gives all of its images."""
@@ -36,17 +38,11 @@ def find_caption_files(
     If a few could be it, they are read: the only one with captions is it; `reasons` gets why
     others are not.
     """
-    kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-    here = [file for file in _files(data_dir) if file.name.lower().endswith(SUFFIXES)]
     if named is not None:
-        chosen = _named(data_dir, named)
-        if not chosen:
-            there = ", ".join(f.name for f in here if _is_caption_file(f)) or "none"
-            expected = f"a file ({kinds}) in {data_dir}, which has {there}"
-            raise invalid_value("--data.captions", expected, repr(named))
+        chosen = named_files(data_dir, named)
         return [(path, split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
     errors: list[DataError] = []
-    found = _without_by_products([file for file in here if _is_caption_file(file)])
+    found = _without_by_products(_here(data_dir))
     found = found or _look_further(data_dir, images, read, errors)
     if len(found) == 1:
         return [(found[0], None)]
@@ -76,7 +72,7 @@ def find_caption_files(
     reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     raise DataError(
-        f"{data_dir}: expected one caption file ({kinds}), found {there}.{told}{reading}"
+        f"{data_dir}: expected one caption file ({_KINDS}), found {there}.{told}{reading}"
     )
 
 
@@ -187,16 +183,30 @@ def _that_parse(files: Sequence[Path], read: Read, errors: list[DataError]) -> l
     return found
 
 
-def _named(data_dir: Path, named: str) -> list[Path]:
-    """The files that the user names, with commas between or `*` in them."""
+def _here(data_dir: Path) -> list[Path]:
+    files = [file for file in _files(data_dir) if file.name.lower().endswith(SUFFIXES)]
+    return [file for file in files if _is_caption_file(file)]
+
+
+def named_files(data_dir: Path, named: str) -> list[Path]:
+    """The files that the user names, with commas between or `*` in them.
+
+    Raises:
+        ValueError: There is no such file.
+    """
     if (data_dir / named).exists():
         return [data_dir / named]
     found = []
     for part in filter(None, map(str.strip, named.split(","))):
         files = sorted(data_dir.glob(part)) if "*" in part else [data_dir / part]
         if not files or not all(file.is_file() for file in files):
-            return []
+            found = []
+            break
         found += files
+    if not found:
+        there = ", ".join(file.name for file in _here(data_dir)) or "none"
+        expected = f"a file ({_KINDS}) in {data_dir}, which has {there}"
+        raise invalid_value("--data.captions", expected, repr(named))
     return found
 
 
