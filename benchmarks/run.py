@@ -1,41 +1,54 @@
 """Measure this machine: `python -m benchmarks.run [--only step search] [--json FILE]`.
 
-docs/performance.md explains the figures.
+Training steps and searches: sat_tf and the baseline take turns. A step is measured at its best
+batch size. The baseline searches one image at a time in a Python loop. docs/performance.md explains
+the figures.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-import multiprocessing
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.measure import command, format_table
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import baseline, models
+from benchmarks.measure import command, format_table, machine, matrix_product, medians
+from benchmarks.models import SHAPES, Shape
+from sat_tf.config import SearchConfig
 from sat_tf.files import write_atomically
+from sat_tf.trained.captioning import TrainedCaptioner
+from training.data.batches import pad_tokens, plan_epoch
 
 TITLES = {
-    "sweep": "Training step over batch sizes, one pass each",
-    "step": "Training step, each side at its best batch size",
+    "sweep": "Training step over batch sizes",
+    "step": "Training step, each variant at its best batch size",
     "search": "Search",
 }
 """Title of each table."""
 
-_Section = Literal["step", "search"]
-_Shape = Literal["flickr8k", "coco", "toy"]
+_EPOCH = 30_000  # captions that batches are chosen from, as many as Flickr8k trains on
+ROTATION = 3  # batches used in turn, so that none stays in a cache
+
+Row = dict[str, Any]
 
 
 def run(
-    only: tuple[_Section, ...] = ("step", "search"),
-    shapes: tuple[_Shape, ...] = ("flickr8k", "coco"),
+    only: tuple[Literal["step", "search"], ...] = ("step", "search"),
+    shapes: tuple[Literal["flickr8k", "coco", "toy"], ...] = ("flickr8k", "coco"),
     repeats: int = 3,
     batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512),
     search_batches: tuple[int, ...] = (1, 8, 32, 100),
     json: Path | None = None,
 ) -> None:
-    """Measures training steps and search, each in its own process.
+    """Measures training steps and search.
 
     Args:
         only: What is measured.
@@ -45,37 +58,176 @@ def run(
         search_batches: Images per search.
         json: File of all measurements; none by default.
     """
-    sizes = {"step": batch_sizes, "search": search_batches}
-    report: dict[str, Any] = {"machine": None, "tables": {}}
+    sections = {"step": (measure_step, batch_sizes), "search": (measure_search, search_batches)}
+    tables: dict[str, list[Row]] = {}
     for section in only:
-        tables: dict[str, list[dict[str, Any]]] = {}
+        measure, sizes = sections[section]
+        found: dict[str, list[Row]] = {}
         for shape in shapes:
             print(f"Measuring {section} {shape} ...", file=sys.stderr, flush=True)
-            spawn = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, spawn) as process:
-                done = process.submit(measure, section, shape, sizes[section], repeats)
-                found, report["machine"] = done.result()
-            for name, rows in found.items():
-                tables.setdefault(name, []).extend({"shape": shape, **row} for row in rows)
-        for name, rows in tables.items():
+            for name, rows in measure(SHAPES[shape], sizes, repeats).items():
+                found.setdefault(name, []).extend({"shape": shape, **row} for row in rows)
+        for name, rows in found.items():
             print(f"\n{TITLES[name]}\n\n{format_table(rows)}", flush=True)
-        report["tables"] |= tables
+        tables |= found
         if json:  # an interrupted run keeps its finished sections
-            write_atomically(json, dumps(report, indent=1) + "\n")
-    print(f"\n{report['machine']}")
+            write_atomically(json, dumps({"machine": machine(), "tables": tables}, indent=1) + "\n")
+    print(f"\n{machine()}")
 
 
-def measure(section: _Section, shape: _Shape, sizes: Any, repeats: int) -> tuple[dict, str]:
-    """Measures a section for a shape; returns its tables and the machine."""
-    from benchmarks import step
-    from benchmarks.measure import machine
-    from benchmarks.models import SHAPES
+@dataclass(frozen=True)
+class Variant:
+    """One way to take a step."""
 
-    # TensorFlow warns of functions traced for several shapes, which are intended here.
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    sections = {"step": step.measure_step, "search": step.measure_search}
-    return sections[section](SHAPES[shape], sizes, repeats), machine()
+    side: str = "sat_tf"
+    attention: models.Kind = "soft"
+    precision: models.Precision = "float32"
+    xla: bool = False
+
+    def train_function(self, shape: Shape) -> Callable[[dict[str, tf.Tensor]], object]:
+        """Compiles the step, as `fit` does, for batches of any size and length."""
+        if self.side == "baseline":
+            return baseline.train_function(shape)
+        config = models.run_config(shape, self.attention, self.precision, self.xla)
+        batch = {
+            "annotations": tf.TensorSpec([None, shape.locations, shape.annotation_dim], tf.float16),
+            "tokens": tf.TensorSpec([None, None], tf.int32),
+        }
+        step = models.captioner(shape, config).train_step
+        return tf.function(step, input_signature=[batch], autograph=False, jit_compile=self.xla)
+
+
+VARIANTS = (
+    Variant("baseline"),
+    *(
+        Variant(precision=precision, xla=xla)
+        for precision in models.PRECISIONS
+        for xla in (False, True)
+    ),
+    *(Variant(attention="hard", precision=precision) for precision in models.PRECISIONS),
+)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches of one size, `annotations` `[B, L, D]` and `tokens` int32 `[B, T + 1]` each.
+
+    Attributes:
+        batches: Those of sat_tf are bucketed by length, in the precision of the feature store;
+            those of the baseline are in any order.
+        captions: Number of captions in all batches.
+        words: Number of predictions: words and `<end>`, no padding.
+    """
+
+    batches: tuple[dict[str, tf.Tensor], ...]
+    captions: int
+    words: int
+
+    @classmethod
+    def of(cls, shape: Shape, side: str, size: int) -> Batches:
+        """Makes batches whose lengths represent those of an epoch."""
+        lengths = models.caption_lengths(_EPOCH)
+        if side == "baseline":
+            dtype, chosen = "float32", lengths[: ROTATION * size].reshape(ROTATION, size)
+        else:  # at the 1/6, 1/2 and 5/6 quantiles of an epoch's batches, by length
+            plan = [batch for batch in plan_epoch(lengths, size, 0, 0) if len(batch) == size]
+            plan.sort(key=lambda batch: lengths[batch].mean())
+            places = [len(plan) * (2 * n + 1) // (2 * ROTATION) for n in range(ROTATION)]
+            dtype, chosen = "float16", [lengths[plan[place]] for place in places]
+        made = []
+        for seed, words in enumerate(chosen):
+            tokens = pad_tokens(models.caption_tokens(words, shape.vocabulary_size))
+            drawn = models.annotations(shape, size, dtype, seed)
+            made.append({"annotations": drawn, "tokens": tf.constant(tokens)})
+        return cls(tuple(made), ROTATION * size, int(sum((n + 1).sum() for n in chosen)))
+
+    @property
+    def padding(self) -> float:
+        """Share of padding among the predictions."""
+        return 1.0 - self.words / sum(
+            int(tf.size(batch["tokens"][:, 1:])) for batch in self.batches
+        )
+
+
+def measure_step(
+    shape: Shape, batch_sizes: Sequence[int], repeats: int, variants: Sequence[Variant] = VARIANTS
+) -> dict[str, list[Row]]:
+    """Measures `sweep`, each variant at every batch size, and `step`, each at its best.
+
+    Variants take turns at every batch: the load of a shared machine may change within seconds.
+    """
+    steps = {variant: variant.train_function(shape) for variant in variants}
+    products = {v.precision: matrix_product(v.precision) for v in variants}
+    sweep: list[Row] = []
+    for size in batch_sizes:
+        batches = {side: Batches.of(shape, side, size) for side in {v.side for v in variants}}
+        calls: dict[Any, Callable[[], object]] = {
+            name: call for name, (_, call) in products.items()
+        }
+        for index in range(ROTATION):
+            for v, step in steps.items():
+                batch = batches[v.side].batches[index]
+                calls[v, index] = lambda step=step, batch=batch: step(batch)
+        took = medians(calls, repeats)
+        for v in variants:
+            own, seconds = batches[v.side], sum(took[v, index] for index in range(ROTATION))
+            product = products[v.precision][0] / took[v.precision]
+            flops = shape.training_flops(own.captions, own.words) / seconds
+            row = vars(v) | {"batch": size, "captions_s": own.captions / seconds}
+            row |= {"tokens_s": own.words / seconds, "padding": own.padding}
+            row |= {"gflops": flops / 1e9, "product_gflops": product / 1e9}
+            sweep.append(row | {"product_share": flops / product})
+    best = [
+        max(
+            (row for row in sweep if row.items() >= vars(v).items()),
+            key=lambda row: row["captions_s"],
+        )
+        for v in variants
+    ]
+    base = {row["side"]: row["captions_s"] for row in reversed(best)}.get("baseline", np.nan)
+    return {"sweep": sweep, "step": [r | {"times_baseline": r["captions_s"] / base} for r in best]}
+
+
+LENGTH = 12
+"""Words per caption; those of Flickr8k have 11 on average."""
+_BEAMS = (1, 5)
+_LOOPED = 3  # images per turn of the loop in Python
+
+
+def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> dict[str, list[Row]]:
+    """Measures `search`: images/s of each side over batch sizes; no caption ends early."""
+    sides: list[tuple[dict[str, Any], Callable[[], object]]] = []
+    for beam in _BEAMS:
+        loop, images = baseline.beam_search(shape, beam, LENGTH), models.annotations(shape, _LOOPED)
+        about = {"side": "baseline", "precision": "float32", "beam": beam, "batch": 1}
+        sides.append((about, lambda loop=loop, images=images: [loop(image) for image in images]))
+    for precision in models.PRECISIONS:
+        config = models.run_config(shape, precision=precision)
+        captioner = models.talkative(models.captioner(shape, config))
+        for beam, size in itertools.product(_BEAMS, batches):
+            about = {"side": "sat_tf", "precision": precision, "beam": beam, "batch": size}
+            sides.append((about, _batched(captioner, shape, beam, size)))
+    calls = {number: call for number, (_, call) in enumerate(sides)}
+    took = medians(calls, repeats, warm_up=2)  # the second turn may trace again, for any shape
+    rows, base = [], {}
+    for number, (about, _) in enumerate(sides):
+        images = _LOOPED if about["side"] == "baseline" else about["batch"]
+        rate = images / took[number]
+        base.setdefault(about["beam"], rate)
+        rows.append(about | {"images_s": rate, "times_baseline": rate / base[about["beam"]]})
+    return {"search": rows}
+
+
+def _batched(
+    captioner: TrainedCaptioner, shape: Shape, beam: int, size: int
+) -> Callable[[], object]:
+    search = SearchConfig(beam=beam, max_length=LENGTH)
+    # None stays in a cache.
+    turns = itertools.cycle([models.annotations(shape, size, seed=seed) for seed in range(3)])
+    return lambda: captioner.search(next(turns), search)
 
 
 if __name__ == "__main__":
+    # TensorFlow warns of functions traced for several shapes, which are intended here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     sys.exit(command(run))

@@ -78,7 +78,7 @@ def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -
 
 
 def site(runs: Sequence[Path], folder: Path) -> dict[str, str]:
-    """Adds the view to a page without a server: `serving.export`; see `digits.page.site.add`."""
+    """Adds the view to a page without a server: `serving.export`; see `digits.export`."""
     with loading():
-        from digits.page.site import add
-    return add(runs, folder)
+        from digits.export import add_to_site
+    return add_to_site(runs, folder)

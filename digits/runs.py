@@ -7,7 +7,6 @@ the fingerprint of its training digits, and no run is scored on what it has lear
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from digits.config import DigitData, DigitRunConfig, read_digit_config
@@ -83,70 +82,30 @@ def write_fingerprint(run_dir: Path, train: Digits) -> None:
     write_atomically(RunFolder(run_dir).path / _FINGERPRINT, train.fingerprint() + "\n")
 
 
-def _differs(run_dir: Path, train: Digits) -> bool:
-    """Returns whether a run is known to have learned from other digits."""
-    path = RunFolder(run_dir).path / _FINGERPRINT
-    return path.exists() and path.read_text("utf-8").strip() != train.fingerprint()
-
-
-def check_resumed(run_dir: Path, train: Digits) -> None:
-    """Checks that a run that is resumed uses the digits it was started with.
+def check_learned(run_dir: Path, train: Digits, data_dir: Path | None) -> None:
+    """Checks that a run learned from these training digits, if it recorded what it learned from.
 
     Raises:
         DataError: They are others.
     """
-    if _differs(run_dir, train):
+    path = RunFolder(run_dir).path / _FINGERPRINT
+    if path.exists() and path.read_text("utf-8").strip() != train.fingerprint():
+        place = "TensorFlow Datasets" if data_dir is None else data_dir
         raise DataError(
-            f"{run_dir} belongs to a run on other digits than these. Give it its own "
-            "`--data-dir`, or choose another `--run-dir`."
+            f"{run_dir} learned from other digits than these training digits of {place}: give the "
+            "`--data-dir` (none for TensorFlow Datasets), `--data.dev_digits` and `--data.limit` "
+            "that it was trained with, or choose another run."
         )
 
 
 def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | None) -> Digits:
     """Loads the digits of a split to score a run on.
 
-    Dev digits must not be among those that the run learned from, and train digits must be. Test
-    digits are never trained on, wherever they come from.
+    Test digits are never trained on, wherever they come from.
 
     Raises:
         DataError: They cannot be read, or come from other training digits than the run's.
     """
     if split != "test":
-        train = load_digits("train", data, data_dir)
-        if _differs(run_dir, train):
-            raise DataError(
-                f"{run_dir} learned from other digits than the training digits of "
-                f"{_place(data_dir)}, so it may have seen the {split} digits there: expected the "
-                f"fingerprint in its {_FINGERPRINT}, got "
-                f"{train.fingerprint()[:12]}... Give the `--data-dir` it was trained with (none "
-                "for TensorFlow Datasets), or `--split test`."
-            )
+        check_learned(run_dir, load_digits("train", data, data_dir), data_dir)
     return load_digits(split, data, data_dir)
-
-
-def check_init_from(
-    init_from: Path, theirs: DigitData, ours: DigitData, data_dir: Path | None
-) -> None:
-    """Checks that the weights to start from have not learned from the present dev digits.
-
-    Raises:
-        ValueError: They have, or may have, as that run learned from digits in another order.
-    """
-    learned = load_digits("train", theirs, data_dir)
-    if _differs(init_from, learned):
-        reason = f"it learned from others than those of {_place(data_dir)}"
-    elif theirs.dev_digits < ours.dev_digits and len(learned) > len(
-        load_digits("train", dataclasses.replace(ours, limit=None), data_dir)
-    ):
-        reason = (
-            f"its `--data.dev_digits` were {theirs.dev_digits}, those of this run are "
-            f"{ours.dev_digits}"
-        )
-    else:
-        return
-    expected = "a run that learned from none of this run's dev digits"
-    raise invalid_value("--init-from", expected, f"{str(init_from)!r}: {reason}", "key")
-
-
-def _place(data_dir: Path | None) -> str:
-    return "TensorFlow Datasets" if data_dir is None else str(data_dir)

@@ -13,7 +13,7 @@ from sat_tf.files import finite, write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained.limits import LEVELS, Confidence, Familiarity, Limits, caption_evidence
 from training.metrics.bootstrap import FEW
-from training.metrics.risk import OF_EACH, cross_validated, enough, fit_confidence, judge
+from training.metrics.calibration import OF_EACH, cross_validated, enough, fit_confidence, judge
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig

@@ -5,8 +5,9 @@ import importlib
 import pytest
 
 import sat_tf
-from benchmarks import estimators, step
+from benchmarks import estimators, run
 from benchmarks.measure import command
+from benchmarks.models import SHAPES
 from serving.export import export
 from tests.training.conftest import hard_run  # noqa: F401  (a fixture, found by name)
 
@@ -41,10 +42,8 @@ def test_it_measures_and_prints(name, places, capfd, monkeypatch):
 
 @pytest.mark.slow
 def test_a_training_step_is_measured_beside_the_baseline(monkeypatch):
-    from benchmarks.models import SHAPES
-
-    monkeypatch.setattr(step, "ROTATION", 1)
-    variants = step.Variant("baseline"), step.Variant(), step.Variant(xla=True)
-    tables = step.measure_step(SHAPES["toy"], [2], 1, variants)
+    monkeypatch.setattr(run, "ROTATION", 1)
+    variants = run.Variant("baseline"), run.Variant(), run.Variant(xla=True)
+    tables = run.measure_step(SHAPES["toy"], [2], 1, variants)
     assert [row["side"] for row in tables["step"]] == ["baseline", "sat_tf", "sat_tf"]
     assert tables["step"][0]["times_baseline"] == 1.0

@@ -8,7 +8,7 @@ from PIL import Image
 
 from digits import train as digits
 from digits.config import read_digit_config
-from digits.recipes import RECIPES, parse, single_dir
+from digits.recipes import RECIPES, parse
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from tests.digits.conftest import train
@@ -53,7 +53,6 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     assert {"location_accuracy", "null_accuracy"} < set(scores)
     assert report["examples"] == 20 and report["training"]["epochs"] == 2
     assert report["training"]["minutes"] > 0 and report["system"] == "portions"
-    assert "--recipe digits_queries_hard --data.dev_digits 20" in report["command"]
     figures = sorted((hard_digits_run / "evaluation" / "dev" / "figures").iterdir())
     assert len(figures) == 12 and np.asarray(Image.open(figures[0])).ndim == 3
     logs = logs_of(hard_digits_run)
@@ -83,7 +82,7 @@ def test_another_run_s_folder_is_refused(
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
         train(hard_digits_run, *flags, "--model.samples", "6")
     other = make_mnist(tmp_path, x_train=np.zeros([68, 28, 28], np.uint8))
-    with pytest.raises(ValueError, match="belongs to a run on other digits"):
+    with pytest.raises(ValueError, match="learned from other digits"):
         train(hard_digits_run, *flags, data_dir=other)
     assert main(["--recipe", "scenes_soft", "--run-dir", str(hard_digits_run)]) == 2
     assert "of the system 'portions'" in capsys.readouterr().err
@@ -106,7 +105,7 @@ def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatc
     command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
     command += ["--data-dir", str(mnist), "--run-dir", str(run_dir)]
     assert main(command) == 0
-    first = single_dir(run_dir)
+    first = tmp_path / "run_single"
     said = capsys.readouterr().out
     assert f"Recipe ram_digit, seed 0, in {first}." in said
     assert f"Initialized with weights of {first}: " in said

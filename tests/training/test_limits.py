@@ -8,7 +8,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Confidence, Limits
 from training.limits import judge_captions, learn_confidence
-from training.metrics.risk import fit_confidence
+from training.metrics.calibration import fit_confidence
 
 RNG = np.random.default_rng(0)
 

@@ -12,7 +12,7 @@ from training.data.overlap import UNCHECKED, find_overlap
 from training.data.seen_images import SeenImages, read_seen
 from training.data.sources import load_split
 from training.evaluate.command import main as evaluated
-from training.teach.archives import open_archive
+from training.teach import open_archive
 
 LIMIT = 12
 

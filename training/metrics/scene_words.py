@@ -6,34 +6,36 @@ neighbouring phrases. They are compared with the objects of the image, whatever 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
 from itertools import permutations
+from typing import NamedTuple
 
 from sat_tf.tokens import tokenize
-from training.data.examples import Example, Split
+from training.data.examples import Box, Split
 from training.data.sources.scenes import COLOURS, RELATIONS, SHAPES, SIZES, relation
 
-_RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
 _BETWEEN = ("a", "an", "the", "one")
 
 
-@dataclass(frozen=True)
-class NounPhrase:
+def _one_of(words: Sequence[str], name: str) -> str:
+    return f"(?:(?P<{name}>{'|'.join(words)}) )"
+
+
+# A blank follows each token of a caption.
+_PARTS = re.compile(
+    f"{_one_of(SIZES, 'size')}?"
+    f"(?:{_one_of(COLOURS, 'colour')}{_one_of(SHAPES, 'shape')}?|{_one_of(SHAPES, 'alone')})"
+    rf"|{_one_of(RELATIONS, 'relation')}|(?P<other>\S+) "
+)
+
+
+class NounPhrase(NamedTuple):
     """Attributes that a caption gives to one object; None if it gives none."""
 
     size: str | None
     colour: str | None
     shape: str | None
-
-
-@dataclass(frozen=True)
-class _Reference:
-    size: str
-    colour: str
-    shape: str
-    box: tuple[float, float, float, float]
-    seen: bool
 
 
 def parse(caption: str) -> tuple[list[NounPhrase], list[tuple[int, str, int]]]:
@@ -43,58 +45,26 @@ def parse(caption: str) -> tuple[list[NounPhrase], list[tuple[int, str, int]]]:
     colour or a shape. A relation counts if a phrase ends right before it and another begins right
     after it, articles aside.
     """
-    words = tokenize(caption)
     phrases: list[NounPhrase] = []
     relations = []
     pending = None  # relation since the last phrase, as long as nothing else came between
     adjoins = False  # True right after a phrase
-    at = 0
-    while at < len(words):
-        phrase, length = _read_phrase(words, at)
-        if phrase is not None:
-            phrases.append(phrase)
+    for part in _PARTS.finditer("".join(f"{word} " for word in tokenize(caption))):
+        is_phrase = part["relation"] is None and part["other"] is None
+        if is_phrase:
+            phrases.append(NounPhrase(part["size"], part["colour"], part["shape"] or part["alone"]))
             if pending is not None:
                 relations.append((len(phrases) - 2, pending, len(phrases) - 1))
-            pending, adjoins = None, True
-        else:
-            name, length = _read_relation(words, at)
-            if name is not None:
-                pending = name if adjoins else None
-            elif words[at] not in _BETWEEN:
-                pending = None
-            adjoins = False
-        at += length
+            pending = None
+        elif part["relation"]:
+            pending = part["relation"] if adjoins else None
+        elif part["other"] not in _BETWEEN:
+            pending = None
+        adjoins = is_phrase
     return phrases, relations
 
 
-def _read_phrase(words: list[str], at: int) -> tuple[NounPhrase | None, int]:
-    found: list[str | None] = []
-    end = at
-    for choices in (SIZES, COLOURS, SHAPES):
-        if end < len(words) and words[end] in choices:
-            found.append(words[end])
-            end += 1
-        else:
-            found.append(None)
-    if found[1] is None and found[2] is None:
-        return None, 1
-    return NounPhrase(*found), end - at
-
-
-def _read_relation(words: list[str], at: int) -> tuple[str | None, int]:
-    for name, parts in zip(RELATIONS, _RELATION_WORDS, strict=True):
-        if tuple(words[at : at + len(parts)]) == parts:
-            return name, len(parts)
-    return None, 1
-
-
-def _references(example: Example) -> list[_Reference]:
-    """Lists the objects that the captions of the example name, each once."""
-    by_box = {phrase.box: phrase for phrase in example.phrases}
-    return [_Reference(*p.text.split(), p.box, p.seen) for p in by_box.values()]
-
-
-def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> tuple[int | None, ...]:
+def _match(objects: Sequence[NounPhrase], phrases: list[NounPhrase]) -> tuple[int | None, ...]:
     """Matches phrases to objects one to one so that most attributes agree; None if unmatched.
 
     Of equal matches, the one that gives earlier objects earlier phrases wins.
@@ -139,21 +109,23 @@ def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
         marks.setdefault(key, []).append(bool(right))
 
     for image_id, caption in captions.items():
-        objects = _references(examples[image_id])
+        # The objects that the captions of the image name, each once.
+        named = [*{phrase.box: phrase for phrase in examples[image_id].phrases}.values()]
+        objects = [NounPhrase(*phrase.text.split()) for phrase in named]
         phrases, relations = parse(caption)
         count("objects", len(phrases) == len(objects))
-        owner: dict[int, int] = {}
-        for index, (item, chosen) in enumerate(zip(objects, _match(objects, phrases), strict=True)):
+        boxes: dict[int, Box] = {}
+        for one, item, chosen in zip(named, objects, _match(objects, phrases), strict=True):
             phrase = NounPhrase(None, None, None) if chosen is None else phrases[chosen]
             colour, shape = phrase.colour == item.colour, phrase.shape == item.shape
-            group = "seen" if item.seen else "held_out"
+            group = "seen" if one.seen else "held_out"
             count(f"colour_{group}", colour)
             count(f"shape_{group}", shape)
             count(f"pair_{group}", colour and shape)
             count("size", phrase.size == item.size)
             if chosen is not None and colour and shape:
-                owner[chosen] = index
+                boxes[chosen] = one.box
         for first, name, second in relations:
-            named = [objects[owner[phrase]].box for phrase in (first, second) if phrase in owner]
-            count("relation", len(named) == 2 and relation(*named) == name)
+            right = first in boxes and second in boxes
+            count("relation", right and relation(boxes[first], boxes[second]) == name)
     return {f"words_{key}": 100.0 * sum(own) / len(own) for key, own in sorted(marks.items())}

@@ -39,7 +39,7 @@ from training.data.examples import DataError, Example
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
 from training.inputs import LOCATOR, Data, Lesson, Teacher
-from training.teach.archives import open_archive, save_archive
+from training.teach import open_archive, save_archive
 from training.teach.attention_targets import AttentionTargets
 
 _FORMAT = 3

@@ -27,7 +27,7 @@ from training.data.examples import DataError
 from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
 from training.inputs import PREDICTIONS, Contents, Data, Lesson, Teacher
-from training.teach.archives import open_archive, save_archive
+from training.teach import open_archive, save_archive
 
 _FORMAT = 1
 

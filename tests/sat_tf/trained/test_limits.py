@@ -17,7 +17,7 @@ from sat_tf.trained.limits import UNFAMILIAR, UNLIKE, Confidence, Familiarity, L
 from sat_tf.trained.runs import load_captioner
 from tests.sat_tf.tiny_runs import PIXELS, contents, write_run
 from training.limits import fit_familiarity
-from training.metrics.risk import fit_confidence
+from training.metrics.calibration import fit_confidence
 
 RNG = np.random.default_rng(0)
 NOISE = np.random.default_rng(2).integers(0, 256, [32, 32, 3], np.uint8)
