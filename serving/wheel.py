@@ -10,12 +10,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import invalid_value
-from sat_tf.files import sha256_of, write_all, write_atomically
+from sat_tf.files import write_all
 from sat_tf.trained import published
 from sat_tf.trained.limits import Limits, read_limits
 from sat_tf.trained.lite.captioner import SETTINGS, VOCABULARY, limits_files, read_settings
@@ -87,12 +87,10 @@ def put_graphs(captioner: Path, graphs: Path, limits: Limits) -> None:
         limits: What it knows of its limits.
     """
     settings = read_settings(graphs)
-    files, digests = [*settings.files(graphs).values(), graphs / VOCABULARY], {}
+    files = (*settings.files(graphs).values(), graphs / SETTINGS, graphs / VOCABULARY)
     for path in files:
         beside = path.name == settings.encoder
         shutil.copyfile(path, (captioner.parent if beside else captioner) / path.name)
-        digests[path.name] = sha256_of(path)
-    write_atomically(captioner / SETTINGS, replace(settings, digests=digests).to_json())
     write_all(limits_files(captioner, limits))
 
 

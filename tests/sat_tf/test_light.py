@@ -134,7 +134,7 @@ def test_captioners_with_the_same_encoder_share_its_graph_and_its_work(filled):
     # The tiny runs have encoders of the same weights.
     assert len(list(filled.glob("encoder-*.tflite"))) == 1
     assert not list(filled.glob("*/encoder.tflite"))
-    one, other = (cache.find(path.parent.name) for path in filled.glob("*/graphs.json"))
+    one, other = (cache.find(path.parent.name) for path in filled.glob("*/captioner.json"))
     encoder = one._encode
     assert other._encode is encoder
     pixels, graph, runs_of_it = np.zeros([32, 32, 3], np.float32), encoder._graph, []
@@ -251,15 +251,17 @@ def test_graphs_are_kept_by_their_last_use_though_the_clock_was_set_back(tmp_pat
     for number in range(cache.KEPT + 1):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / "graphs.json").write_text('{"files": {}}')
+        (folder / "captioner.json").write_text("{}")
         if number:
             os.utime(folder, 2 * (time.time() + ahead + number,))
-    (folder / "graphs.json").write_text('{"files": {"encoder-used.tflite": 0}}')
+    (folder / "captioner.json").write_text(
+        '{"encoder": "encoder-used.tflite", "digests": {"encoder-used.tflite": ""}}'
+    )
     for name in ("used", "old"):
         (tmp_path / f"encoder-{name}.tflite").touch()
     cache.forget_old(tmp_path)
     assert [path.name for path in tmp_path.glob("*.tflite")] == ["encoder-used.tflite"]
-    kept = {path.parent.name for path in tmp_path.glob("*/graphs.json")}
+    kept = {path.parent.name for path in tmp_path.glob("*/captioner.json")}
     assert len(kept) == cache.KEPT and {"0", str(cache.KEPT)} <= kept
 
 

@@ -1,6 +1,6 @@
 """Graphs of captioners in the cache: found by a fingerprint, checked, made by another process.
 
-    CACHE/graphs/FINGERPRINT/           an export, and graphs.json with a checksum of each file
+    CACHE/graphs/FINGERPRINT/           an export
     CACHE/graphs/encoder-HASH.tflite    the encoder's graph, for all captioners that have it
     CACHE/graphs/FINGERPRINT.failed     why LiteRT cannot hold this captioner
     CACHE/graphs/.draft-*               what is being made, by the process whose turn it is
@@ -12,17 +12,14 @@ never decides where a file is written: names are the hashes of contents.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
-import math
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,14 +27,14 @@ from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import to_dict
-from sat_tf.files import NO_LOCKS, default_cache_dir, write_json
+from sat_tf.files import NO_LOCKS, default_cache_dir, json_object, read_content, sha256_of
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import (
     FORMAT,
     SETTINGS,
-    VOCABULARY,
     LiteRTCaptioner,
-    check_grid,
+    check_digests,
+    load,
     read_settings,
 )
 from sat_tf.vocabulary import Vocabulary
@@ -45,7 +42,7 @@ from sat_tf.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from sat_tf.trained.lite.graphs import Trained
 
-VERSION = 4
+VERSION = 5
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
 
 SWITCH = "SAT_TF_LITE"
@@ -55,7 +52,7 @@ graphs of that precision where int8 is the default."""
 KEPT = 12
 """Captioners whose graphs are kept: those used last."""
 
-_MANIFEST, _LOCK = "graphs.json", ".lock"
+_LOCK = ".lock"
 _DRAFT = ".draft-"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
 _LOG = logging.getLogger(__name__)
@@ -99,11 +96,10 @@ def folder_of(name: str) -> Path | None:
     """Returns the folder of whole graphs of a fingerprint, without opening them."""
     folder = _home() / name
     try:
-        sums = json.loads((folder / _MANIFEST).read_text("utf-8"))["files"]
-        whole = all(_checksum(path) == sums[path.name] for path in _files(folder))
-    except (OSError, ValueError, KeyError, TypeError):
+        check_digests(folder, read_settings(folder))
+    except (OSError, ValueError):
         return None
-    return folder if whole else None
+    return folder
 
 
 def missing(name: str) -> bool:
@@ -113,17 +109,10 @@ def missing(name: str) -> bool:
 
 def find(name: str) -> LiteRTCaptioner | None:
     """Opens the graphs of a fingerprint; None without whole ones."""
-    folder = folder_of(name)
-    if folder is None:
-        return None
+    folder = _home() / name
     try:
-        found = LiteRTCaptioner(folder, threads())
-        # Its settings do not have it without attention.
-        grid = check_grid(json.loads((folder / _MANIFEST).read_text("utf-8"))["grid"])
-        if math.prod(grid) != found.locations:
-            return None
-        found.grid = grid
-    except (OSError, ValueError, KeyError, TypeError, ImportError):
+        found = load(folder, threads())
+    except (OSError, ValueError, ImportError):
         return None
     with contextlib.suppress(OSError):
         _mark_used(folder)
@@ -203,35 +192,20 @@ def make(captioner: Trained, name: str) -> Path | None:
     encoder = home / encoder_name(captioner, precision)
     if not _is_known(encoder):
         encoder.unlink(missing_ok=True)
-    with _draft(home, name) as made:
+    with tempfile.TemporaryDirectory(dir=home, prefix=_DRAFT) as draft:
+        made, folder = Path(draft) / name, home / name
+        made.mkdir()
         moved_means(captioner.path)  # a damaged file is an error; LiteRT may hold the captioner
         try:
             write_graphs(made, captioner, captioner.config.search, precision, encoder)
         except ValueError as error:
             (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
             return None
-        _finish(made, encoder, captioner.grid)
+        shutil.rmtree(folder, ignore_errors=True)  # damaged
+        made.rename(folder)
+    _mark_used(folder)
     forget_old(home)
-    return home / name
-
-
-@contextlib.contextmanager
-def _draft(home: Path, name: str) -> Iterator[Path]:
-    """Yields an empty folder that becomes the one of this fingerprint when `_finish` renames it."""
-    with tempfile.TemporaryDirectory(dir=home, prefix=_DRAFT) as draft:
-        made = Path(draft) / name
-        made.mkdir()
-        yield made
-
-
-def _finish(made: Path, encoder: Path, grid: tuple[int, int]) -> None:
-    """Writes the manifest of a draft and gives it its place, beside the encoder's graph."""
-    sums = {path.name: _checksum(path) for path in (*made.iterdir(), encoder)}
-    write_json(made / _MANIFEST, {"grid": grid, "files": sums})
-    _mark_used(made)
-    folder = encoder.parent / made.name
-    shutil.rmtree(folder, ignore_errors=True)  # damaged
-    made.rename(folder)
+    return folder
 
 
 def _mark_used(folder: Path) -> None:
@@ -244,12 +218,12 @@ def forget_old(home: Path) -> None:
 
     Times ahead of the clock, which was set back since, count as the earliest.
     """
-    times = {path.parent: path.parent.stat().st_mtime for path in home.glob(f"*/{_MANIFEST}")}
+    times = {path.parent: path.parent.stat().st_mtime for path in home.glob(f"*/{SETTINGS}")}
     now = time.time()
     latest_first = sorted(times, key=lambda folder: (times[folder] > now, -times[folder]))
     for folder in latest_first[KEPT:]:
         shutil.rmtree(folder, ignore_errors=True)
-    used = {name for files in _manifests(home) for name in files}
+    used = {name for name, _ in _encoders(home)}
     for encoder in home.glob("encoder-*.tflite"):
         if encoder.name not in used:
             encoder.unlink(missing_ok=True)
@@ -264,40 +238,17 @@ def _remove_drafts(home: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _manifests(home: Path) -> Iterator[dict[str, int]]:
-    """Yields the checksums of each captioner's files."""
-    for path in home.glob(f"*/{_MANIFEST}"):
+def _encoders(home: Path) -> Iterator[tuple[str, str]]:
+    """Yields file and SHA-256 of each captioner's encoder."""
+    for path in home.glob(f"*/{SETTINGS}"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            yield json.loads(path.read_text("utf-8"))["files"]
+            values = json_object(read_content(path))
+            yield values["encoder"], values["digests"][values["encoder"]]
 
 
 def _is_known(encoder: Path) -> bool:
     """Returns whether a shared encoder is there, as a captioner in the cache had it."""
-    if not encoder.is_file():
-        return False
-    found = _checksum(encoder)
-    return any(files.get(encoder.name) == found for files in _manifests(encoder.parent))
-
-
-def _files(folder: Path) -> list[Path]:
-    """Returns the files of an export."""
-    graphs = read_settings(folder).files(folder).values()
-    return [*graphs, folder / SETTINGS, folder / VOCABULARY]
-
-
-def _checksum(path: Path) -> int:
-    """Computes the CRC-32 of a file, once: SHA-256 of the graphs takes longer than their start."""
-    found = path.stat()
-    return _checksum_of(path, found.st_size, found.st_mtime_ns)
-
-
-@functools.lru_cache
-def _checksum_of(path: Path, *_: int) -> int:
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            value = zlib.crc32(block, value)
-    return value
+    return encoder.is_file() and (encoder.name, sha256_of(encoder)) in _encoders(encoder.parent)
 
 
 def _home() -> Path:

@@ -54,7 +54,7 @@ class Settings:
         sizes: Bytes of each graph.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
-        digests: SHA-256 of each graph and of the vocabulary; None in the cache.
+        digests: SHA-256 of each graph and of the vocabulary.
     """
 
     image_size: ImageSize
@@ -63,8 +63,8 @@ class Settings:
     search: SearchConfig
     precision: str
     sizes: Mapping[str, int]
-    encoder: str = ENCODER
-    digests: Mapping[str, str] | None = None
+    encoder: str
+    digests: Mapping[str, str]
 
     def __post_init__(self) -> None:
         for name, hint in typing.get_type_hints(type(self), include_extras=True).items():
@@ -72,11 +72,11 @@ class Settings:
                 check_argument(name, getattr(self, name), hint, "key")
         for name, size in self.sizes.items():
             check_argument(f"sizes[{name!r}]", size, int, "key")
-        object.__setattr__(self, "grid", None if self.grid is None else check_grid(self.grid))
+        object.__setattr__(self, "grid", None if self.grid is None else _checked_grid(self.grid))
         if self.encoder != ENCODER and not _SHARED.fullmatch(self.encoder):
             raise invalid_value("encoder", f"{ENCODER} or encoder-HASH.tflite", self.encoder, "key")
         known = {self.encoder, START, STEP, VOCABULARY}
-        if self.digests is not None and self.digests.keys() != known:
+        if self.digests.keys() != known:
             got = ", ".join(self.digests)
             raise invalid_value("digests", f"those of {', '.join(sorted(known))}", got, "key")
 
@@ -95,7 +95,7 @@ class Settings:
         return json.dumps(values, indent=2) + "\n"
 
 
-def check_grid(grid: Any) -> tuple[int, int]:
+def _checked_grid(grid: Any) -> tuple[int, int]:
     """Returns `(h, w)` of a file's attention maps.
 
     Raises:
@@ -355,16 +355,24 @@ def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
     """
     folder = newest(Path(folder))
     captioner = LiteRTCaptioner(folder, threads)
-    digests = captioner.settings.digests or {}
-    for path in [*captioner.settings.files(folder).values(), folder / VOCABULARY]:
-        if path.name in digests and sha256_of(path) != digests[path.name]:
+    check_digests(folder, captioner.settings)
+    graphs = _digests(captioner.settings)
+    captioner.limits = limits_in(limit_paths(folder), graphs[:1], graphs)
+    return captioner
+
+
+def check_digests(folder: Path, settings: Settings) -> None:
+    """Checks that the files of an export are those that it was written with.
+
+    Raises:
+        ValueError: One is another.
+    """
+    for path in (*settings.files(folder).values(), folder / VOCABULARY):
+        if sha256_of(path) != settings.digests[path.name]:
             raise ValueError(
                 f"{path} is not the file that this export was written with. Copy the whole "
                 "folder, or export it again."
             )
-    graphs = _digests(captioner.settings)
-    captioner.limits = limits_in(limit_paths(folder), graphs[:1], graphs)
-    return captioner
 
 
 def limits_files(folder: Path, limits: Limits) -> dict[Path, bytes]:
@@ -374,4 +382,4 @@ def limits_files(folder: Path, limits: Limits) -> dict[Path, bytes]:
 
 
 def _digests(settings: Settings) -> list[str]:
-    return [(settings.digests or {}).get(name, "") for name in (settings.encoder, START, STEP)]
+    return [settings.digests[name] for name in (settings.encoder, START, STEP)]

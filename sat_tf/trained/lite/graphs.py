@@ -110,8 +110,7 @@ def write_graphs(
         search: Beam, length and normalisation.
         precision: `float32`, `float16` or `int8`.
         encoder: File of the encoder's graph beside the folder, if captioners share it; it is not
-            made again if it is there. The folder is the cache's then, which has checksums: the
-            settings get no digests.
+            made again if it is there.
         photographs: float32 `[S, S, 3]` each, as the encoder sees them: what int8 moves on them is
             taken back. None takes what was measured of a published captioner.
 
@@ -162,7 +161,7 @@ def write_graphs(
         precision=precision,
         sizes={name: path.stat().st_size for name, path in paths.items()},
         encoder=paths[files.ENCODER].name,
-        digests=None if encoder else {path.name: sha256_of(path) for path in hashed},
+        digests={path.name: sha256_of(path) for path in hashed},
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name][1], f.structured_outputs) for name, f in traced.items()}

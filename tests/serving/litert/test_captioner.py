@@ -13,6 +13,7 @@ from sat_tf import captioner as captioner_module
 from sat_tf.config import SearchConfig
 from sat_tf.errors import RunError
 from sat_tf.trained.lite.captioner import (
+    ENCODER,
     FORMAT,
     GRAPHS,
     SETTINGS,
@@ -25,7 +26,10 @@ from serving.litert import load
 
 IMAGES = 4
 SIZES = dict.fromkeys(GRAPHS, 3)
-SETTING = Settings(32, "crop", (4, 4), SearchConfig(3, 0.7, max_length=6), "float32", SIZES)
+DIGESTS = dict.fromkeys((*GRAPHS, VOCABULARY), "")
+SETTING = Settings(
+    32, "crop", (4, 4), SearchConfig(3, 0.7, max_length=6), "float32", SIZES, ENCODER, DIGESTS
+)
 
 
 def served(version: Path, files: list[bytes]) -> dict[str, np.ndarray]:
