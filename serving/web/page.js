@@ -6,8 +6,9 @@
   const find = (query) => document.querySelector(query);
   let page = { models: [], samples: [], notes: [], about: [], views: [] };
   let comparison;
-  let asked = { stop: new AbortController(), url: "", answers: [] };
-  let shown = asked; // the one that is on the page
+  const nothing = { stop: new AbortController(), url: "", answers: [] };
+  let asked = nothing;
+  let shown = nothing; // the one that is on the page
   let open;
   const opened = new Promise((done) => (open = done)); // from then on there are captioners to ask
 
@@ -48,7 +49,7 @@
   async function take(sample, button, arrive = true) {
     try {
       const image = await (await fetch(`samples/${sample.file}`)).blob();
-      if (arrive || asked === shown) await show(image, { sample, button, arrive }); // the first gives way to a photograph
+      if (arrive || asked === nothing) await show(image, { sample, button, arrive }); // the first gives way to a photograph
     } catch {
       say("The sample cannot be loaded: is there a network, and the page's own server still running?");
     }
