@@ -113,7 +113,7 @@ class Dataset:
                 if changed := _changed_images(record, split, cache_dir):
                     raise DataError(f"{changed} Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}")
             return cls(splits, files, data_dir, recorded)
-        if files:
+        if data.name == "folder":
             with contextlib.suppress(DataError):
                 splits["test"] = load("test")
         splits = {name: _identified(split, data_dir, cache_dir) for name, split in splits.items()}

@@ -50,6 +50,10 @@ class Source:
         self.files: tuple[Path, ...] = ()
         self.split = functools.partial(_load, data, data_dir=data_dir)
         check_there(data, data_dir)
+        if data.name in ("flickr8k", "flickr30k"):
+            from training.data.sources import flickr
+
+            self.files = flickr.read_files(Path(data_dir), flickr.LAYOUTS[data.name], data.splits)
         if data.name == "folder":
             from training.data.sources.folder import Folder
 

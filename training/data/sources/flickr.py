@@ -128,6 +128,16 @@ def load(
     return usable_split(split, examples, skipped, listed)
 
 
+def read_files(data_dir: Path, layout: Layout, splits: str | None = None) -> tuple[Path, ...]:
+    """Returns the caption files and lists that `load` reads for any split."""
+    names = [layout.caption_file]
+    if (splits or "official") == "official" and layout.list_files:
+        names += layout.list_files.values()
+    else:
+        names.append(layout.karpathy_file)
+    return tuple(data_dir / name for name in names if (data_dir / name).is_file())
+
+
 def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:
     """Returns the folder of images of a data set that has the whole layout."""
     folders, lists = layout.image_folders, layout.list_files.values()
