@@ -12,7 +12,7 @@ import functools
 import posixpath
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -92,7 +92,7 @@ class Folder:
         options = {"columns": columns, "images": images, "divided": divided}
         read = functools.cache(functools.partial(read_caption_file, **options))
         paths = find_caption_files(data_dir, captions, images, read, reasons)
-        self._files = [read(path) for path, _ in paths]
+        self._files = _read_all(paths, read, data_dir, images, captions)
         notes += [note for file in self._files for note in file.notes]
         for file, (_, of_file) in zip(
             _told_apart(self._files, data_dir, notes), paths, strict=True
@@ -183,6 +183,27 @@ class Folder:
             reasons = [reason for _, reason in skipped]
             told = advice.without_images(self._data_dir, self._images.all_names, reasons)
             raise DataError(" ".join([f"{error}{told}", *details["notes"]])) from error
+
+
+def _read_all(
+    paths: Sequence[tuple[Path, str | None]],
+    read: Callable[[Path], CaptionFile],
+    data_dir: Path,
+    images: ImageFolder,
+    named: str | None,
+) -> list[CaptionFile]:
+    """Reads caption files; the error of one says how to do without it."""
+    files = []
+    for path, _ in paths:
+        try:
+            files.append(read(path))
+        except DataError as error:
+            from training.data.sources.caption_files import advice
+
+            others = [other for other, _ in paths if other != path]
+            told = advice.reading_without(path, others, data_dir, images.root, named)
+            raise DataError(f"{error}{told}") from error
+    return files
 
 
 def _take_lists(

@@ -113,7 +113,11 @@ def _parts(file: Path) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _names_in(file: Path) -> list[str]:
-    return [line.strip() for _, line in lines(file)]
+    """The lines of a list; one that is not UTF-8 is read as Latin-1."""
+    try:
+        return [line.strip() for _, line in lines(file)]
+    except DataError:
+        return [line for line in file.read_text("latin-1").splitlines() if line.strip()]
 
 
 def _ends(names: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import os
 import re
@@ -80,7 +81,8 @@ class ImageFolder:
             deeper = [n for n in several if f"/{PurePosixPath(n).parent}".endswith(f"/{folder}")]
             return beside or deeper
 
-        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last)):
+        spaced = (last.replace("_", " "), last.replace(" ", "_"))  # as Wikimedia does
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last), *spaced):
             if several := self._by["name"].get(written, ()):
                 return one(several, [n for n in several if n.endswith(f"/{name}")])
             several = self._by["stem"].get(written, ())
@@ -117,6 +119,14 @@ class ImageFolder:
                 if PurePosixPath(near).parent == path.parent:
                     return f"there is {near}"
         same = self._by["name"].get(path.name, ())
+        for views in (f"{path.name}_", f"{path.name}-"):
+            at = bisect.bisect(self._lasts, views)
+            if (
+                not same
+                and len(found := self._lasts[at : at + 2]) > 1
+                and found[1].startswith(views)
+            ):
+                return f"images of it are {found[0]} and {found[1]}: write a row for each"
         if len(same) > 1:
             two = f"{same[0]} and {same[1]}"
             chosen = "name the folder too, or give it by `--data.image-dir`"
@@ -156,6 +166,10 @@ class ImageFolder:
     def small_stems(self) -> KeysView[str]:
         """The same in small letters."""
         return self._by["small stem"].keys()
+
+    @functools.cached_property
+    def _lasts(self) -> list[str]:
+        return sorted(self._by["name"])
 
     @functools.cached_property
     def _by(self) -> dict[str, dict[Any, list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -32,10 +33,24 @@ def read_text(path: Path) -> str:
         old, new = shlex.quote(path.name), shlex.quote(f"new.{path.name}")
         raise DataError(
             f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8, or try "
-            f"`iconv -f windows-1252 -t utf-8 {old} > {new}`, or another of windows-1251 "
-            "(Cyrillic), gb18030 (Chinese), shift_jis (Japanese), cp949 (Korean); then look at the "
-            "captions that are printed."
+            f"`iconv -f {_likely_encoding(content)} -t utf-8 {old} > {new}`, or "
+            "another of windows-1252 (western Europe), windows-1251 (Cyrillic), gb18030 (Chinese), "
+            "shift_jis (Japanese), cp949 (Korean); then look at the captions that are printed."
         ) from error
+
+
+def _likely_encoding(content: bytes) -> str:
+    """The encoding in which bytes that are not UTF-8 may be text."""
+    content = content[:10_000].rpartition(b"\n")[0] or content[:10_000]  # in whole lines
+    high = sum(map((127).__lt__, content))
+    if high < 0.2 * len(content):
+        return "windows-1252"
+    for encoding, own in (("shift_jis", "[\u3040-\u30ff]"), ("cp949", "[\uac00-\ud7a3]")):
+        with contextlib.suppress(UnicodeDecodeError):
+            if 4 * len(re.findall(own, content.decode(encoding))) > high / 2:
+                return encoding
+    letters = content.translate(None, bytes(range(128)) + bytes(range(0x80, 0xC0)))
+    return "windows-1251" if len(letters) > 0.95 * high else "gb18030"
 
 
 def decoded(content: bytes) -> str:

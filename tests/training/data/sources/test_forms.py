@@ -14,6 +14,7 @@ from tests.training.data.sources.caption_forms import (
     RECORDS,
     A,
     B,
+    box_of,
     everything,
     load,
     records_of,
@@ -62,6 +63,10 @@ AT_ONCE = {
     "CR line ends": {"c.csv": rows("image,caption", "{n}.jpg,{c}", end="\r")},
     "CR line ends of tokens": {"c.token": rows("", "{n}.jpg#0\t{c}", end="\r")},
     "sep=;": {"c.csv": rows("sep=;\nimage;caption", "{n}.jpg;{c}")},
+    "a table below its columns": {"c.json": {"columns": ["image", "caption"], "data": RECORDS}},
+    "columns of pandas in another order": {
+        "c.json": {"images": {"1": "a.jpg", "2": "b.jpg"}, "captions": {"2": B, "1": A}}
+    },
     "labels of two words beside captions": {
         "captions.csv": rows("image,caption", "{n}.jpg,{c}"),
         "labels.csv": table("image,label", "a.jpg,traffic light", "b.jpg,Mädchen"),
@@ -72,12 +77,15 @@ AT_ONCE = {
     "tuples and NumPy's lists in cells": {
         "c.csv": table("raw,filename", f"\"('{A}',)\",a.jpg", f"\"['{B}']\",b.jpg")
     },
+    "a space before quotation marks": {"c.csv": rows("image, caption", '{n}.jpg, "{c}"')},
     "results of Mechanical Turk": {
         "c.csv": rows("Title,Input.url,Answer.caption", "What?,https://x/{n}.jpg,{c}")
     },
     "JSON lines called json": {"c.json": LINES},
     "a list called jsonl": {"c.jsonl": json.dumps(RECORDS)},
     "records over several lines": {"c.jsonl": LINES.replace(", ", ",\n")},
+    "rows of pandas": {"c.json": {"columns": ["x", "y"], "data": [["a.jpg", A], ["b.jpg", B]]}},
+    "lists side by side": {"c.json": {"images": ["a.jpg", "b.jpg"], "captions": [A, B]}},
     "web addresses": {"c.csv": rows("url,image,caption", "x,https://x.y/i/{n}.jpg?w=3,{c}")},
     "JSON lines with one caption": {"c.jsonl": RECORDS},
     "hugging face's table": {"metadata.csv": rows("file_name,text", "{n}.jpg,{c}")},
@@ -112,6 +120,17 @@ AT_ONCE = {
         }
     },
     "CVAT": {"annotations.xml": XML.format(A, B)},
+    "CVAT as Datumaro": {
+        "default.json": {
+            "categories": {},
+            "items": each(
+                lambda n, c: {
+                    "image": {"path": f"{n}.jpg"},
+                    "annotations": [{"type": "label", "attributes": {"text": c}}],
+                }
+            ),
+        }
+    },
     "VIA": {
         "via.json": {
             f"{n}.jpg123": {"filename": f"{n}.jpg", "regions": []}
@@ -124,6 +143,9 @@ AT_ONCE = {
         "output.manifest": rows(
             "", '{{"source-ref": "s3://x/{n}.jpg", "caption": "{c}", "caption-metadata": {{}}}}'
         )
+    },
+    "rows of a data viewer": {
+        "rows.json": {"features": [], "rows": [{"row_idx": 0, "row": row} for row in RECORDS]}
     },
     "lists by kind": {
         "c.json": {
@@ -141,6 +163,7 @@ AT_ONCE = {
             lambda n, c: {"link": f"http://x/{n}.jpg", "shown": f"{n}.jpg", "caption": c}
         )
     },
+    "a caption beside others": {"c.csv": rows("image,raw_caption,caption", "{n}.jpg,{c}!,{c}")},
     "words beside sentences": {
         "c.json": {
             n: {"emotions": ["awe"], "told": [c], "image_name": f"{n}.jpg"}
@@ -218,6 +241,14 @@ def test_keys_of_json_beside_images_that_are_not_read_are_named(tmp_path):
     found, splits, notes = everything(write(tmp_path, IMAGES | files))
     assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
     assert any("not read: 'by'" in note for note in notes)
+
+
+def test_attributes_of_boxes_that_are_not_read_are_named(tmp_path):
+    boxes = [box_of({"caption": A, "colour": "red"})]
+    folder = write(tmp_path, {"a.jpg": b"", "c.json": COCO | {"annotations": boxes}})
+    split = load("train", folder, held_out="0,0")
+    assert [e.captions for e in split.examples] == [(A,)]
+    assert "not read: 'colour'" in split.notes[0]
 
 
 def test_the_known_malformed_row_is_mended_and_named(tmp_path):
@@ -401,7 +432,7 @@ def test_folders_without_dev_give_no_splits_and_are_named(tmp_path):
 
 
 def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
-    dev = "b.jpg\n\u00fc.jpg\n"
+    dev = "b.jpg\n\u00fc.jpg\n".encode("latin-1")
     lists = {"Flickr_8k.trainImages.txt": "a.jpg\n", "Flickr_8k.devImages.txt": dev}
     tokens = {"Flickr8k.token.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\nc.jpg#0\tin no list\n"}
     found, splits, notes = everything(write(tmp_path, IMAGES | lists | tokens))

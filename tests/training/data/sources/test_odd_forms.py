@@ -34,6 +34,9 @@ OF_A = {
     "records deep in an answer": {
         "c.json": {"ok": 1, "data": {"photos": {"edges": [{"node": {"file": "a.jpg", "alt": A}}]}}}
     },
+    "a table of phpMyAdmin": {
+        "c.json": [{"type": "header"}, {"type": "table", "data": [{"file": "a.jpg", "text": A}]}]
+    },
     "a name and a caption on each line": {"c.jsonl": [["a.jpg", A]]},
     "a chat of Qwen": {"c.jsonl": [{"query": "<img>a.jpg</img>What is it?", "response": A}]},
     "a chat of Gemini": {
@@ -45,6 +48,10 @@ OF_A = {
                 ]
             }
         ]
+    },
+    "a name of Airtable": {"c.csv": table("Photo,Text", f"a.jpg (https://x.y/u/21/ab),{A}")},
+    "a name in an address": {
+        "c.csv": table("url,caption", f"https://x.y/show.php?f=a.jpg&s=1,{A}")
     },
     "an address of no host": {"c.csv": table("url,caption", f"http://[x/a.jpg,{A}")},
     "XMP beside an image": {
@@ -60,6 +67,11 @@ OF_A = {
     "XMP of a camera beside a table": {"a.xmp": "<x/>", "captions.txt": f"a.jpg\t{A}\n"},
     "no text, as MySQL writes it": {"c.txt": table("image\tcaption", f"a.jpg\t{A}", "a.jpg\t\\N")},
     "a dash before the caption": {"c.txt": f"a.jpg - {A}\n"},
+    "titles above the headings": {
+        "c.csv": table("My photographs,", "2024,", "image,caption", f"a.jpg,{A}")
+    },
+    "headings over two lines": {"c.csv": table('"Image\nfile";"Caption\nof it"', f"a.jpg;{A}")},
+    "row names of R": {"c.tsv": table("image\tcaption", f"1\ta.jpg\t{A}")},
     "separators at the ends of all rows but the headings": {
         "c.csv": table("image,caption", f"a.jpg,{A},")
     },
@@ -172,6 +184,10 @@ ODD = {
         {"c.csv": table("caption_id,caption", f"a.jpg#0,{A}", f"a.jpg#1,{B}")},
         {"a.jpg": (A, B)},
     ),
+    "a name of Wikimedia": (
+        {"a_b.jpg": b"", "c.csv": table("file,caption", f"File:a b.jpg,{A}")},
+        {"a b.jpg": (A,)},
+    ),
     "several images in a cell": (
         {"a.jpg": b"", "b.jpg": b"", "c.csv": table("images,caption", f"a.jpg; b.jpg,{A}")},
         {"a.jpg": (A,), "b.jpg": (A,)},
@@ -269,9 +285,12 @@ def test_records_that_are_not_read_are_named(tmp_path):
     assert "c.json: 1 records with an empty list of images are left out." in notes
 
 
-def test_captions_under_several_keys_are_put_together_with_a_note(tmp_path):
+def test_captions_in_several_languages_are_named(tmp_path):
+    rows = table("image,language,caption", f"a.jpg,en,{A}", f"a.jpg,de,{B}")
+    notes = everything(write(tmp_path / "1", {"a.jpg": b"", "c.csv": rows}))[2]
+    assert any("in several languages (de, en); all are read" in note for note in notes)
     by_key = {"en": {"a.jpg": A}, "de": {"a.jpg": B}}
-    notes = everything(write(tmp_path, {"a.jpg": b"", "c.json": by_key}))[2]
+    notes = everything(write(tmp_path / "2", {"a.jpg": b"", "c.json": by_key}))[2]
     assert any("under several keys ('en', 'de'); their captions are put" in note for note in notes)
 
 
@@ -335,3 +354,19 @@ def test_coco_names_the_split_of_an_image_by_data_split_too(tmp_path):
     }
     folder = write(tmp_path, {"0.jpg": b"", "1.jpg": b"", "c.json": content})
     assert everything(folder)[1] == {"0.jpg": "train", "1.jpg": "dev"}
+
+
+def test_images_alone_in_lists_of_a_parquet_file_are_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    rows = [
+        {"images": [{"bytes": b"x", "path": None}], "texts": [{"user": "What?", "assistant": A}]}
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "c.parquet")
+    (example,) = load("train", tmp_path).examples
+    assert (example.image.read_bytes(), example.captions) == (b"x", (A,))
+    rows[0]["images"] *= 2
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match="several images under 'images'; keep one"):
+        load("train", tmp_path)

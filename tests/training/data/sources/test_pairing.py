@@ -102,6 +102,17 @@ def test_images_of_a_table_that_share_a_name_are_named_by_their_rows(tmp_path):
     assert any("several images are called 0.jpg" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("members", "captions"),
+    [
+        ({"0.in.jpg": "x", "0.out.txt": A}, {"0.in.jpg": (A,)}),
+        ({"0.jpg": "x", "0.1.txt": B, "0.0.txt": A}, {"0.jpg": (A, B)}),
+    ],
+)
+def test_keys_of_a_tar_may_end_at_the_first_dot(tmp_path, members, captions):
+    assert everything(write(tmp_path, {"c.tar": tar_of(members)}))[0] == captions
+
+
 def test_two_members_of_one_name_are_an_error(tmp_path):
     twice = tar_of({"0.jpg": b"A", "0.txt": A})[:2048] + tar_of({"0.jpg": b"B", "0.txt": B})
     with pytest.raises(DataError, match=r"member 0.jpg: a second member of that name"):
@@ -184,6 +195,12 @@ def test_a_text_elsewhere_that_images_of_two_folders_could_have_is_refused(tmp_p
         load("train", tmp_path)
 
 
+def test_captions_in_the_order_of_numbers_are_joined_in_that_order(tmp_path):
+    names = {f"{n}.jpg": b"" for n in (1, 2, 10)}
+    with pytest.raises(DataError, match=r"as one counts \(2.jpg before 10.jpg\).*`ls -v \*.jpg"):
+        load("train", write(tmp_path, names | {"c.txt": f"{A}\n{B}\n{A}\n"}))
+
+
 def test_records_of_other_images_than_their_files_are_named_after_are_refused(tmp_path):
     records = {f"{n}.json": {"image": f"{1 - n}.jpg", "caption": A} for n in range(2)}
     write(tmp_path, {"0.jpg": b"", "1.jpg": b"", **records})
@@ -239,9 +256,25 @@ def test_texts_of_boxes_are_no_captions_of_the_image(tmp_path):
     with pytest.raises(DataError, match="as many texts under 'text' as boxes under 'box'"):
         everything(tmp_path)
     assert everything(tmp_path, columns="caption=text")[0] == {"a.jpg": (A, B)}
+    items = [
+        {
+            "id": "a",
+            "annotations": [{"bbox": [0] * 4, "attributes": {"caption": B}}, {"caption": A}],
+        }
+    ]
+    write(tmp_path, {"c.json": {"categories": {}, "items": items}})
+    assert everything(tmp_path)[0] == {"a": (A,)}
 
 
 def test_objects_of_several_texts_and_plain_texts_may_be_mixed(tmp_path):
     rows = [{"image": "a.jpg", "said": {"text": [A, B]}}, {"image": "b.jpg", "said": B}]
     captions = everything(write(tmp_path, IMAGES | {"c.json": rows}))[0]
     assert captions == {"a.jpg": (A, B), "b.jpg": (B,)}
+
+
+def test_a_caption_too_short_in_some_rows_is_still_that_beside_the_machine_s(tmp_path):
+    rows = [f"{name}.jpg,{text},first {A}" for name, text in (("a", A), ("b", "bad"), ("c", B))]
+    folder = write(tmp_path, {"c.csv": table("image,caption,orig_caption", *rows)})
+    for name in "abc":
+        write(folder, {f"{name}.jpg": b""})
+    assert everything(folder)[0] == {"a.jpg": (A,), "b.jpg": ("bad",), "c.jpg": (B,)}

@@ -8,6 +8,7 @@ from tests.training.data.sources.caption_forms import (
     RECORDS,
     A,
     B,
+    box_of,
     chat,
     load,
     table,
@@ -17,6 +18,10 @@ from tests.training.data.sources.caption_forms import (
 from training.data.examples import DataError
 
 REFUSED = {
+    "columns that are no names": (
+        {"c.json": {"columns": [{"data": "image"}], "data": [["a.jpg", A]]}},
+        r"the whole file: expected a list of records .*, got {\"columns\"",
+    ),
     "images under other keys than their captions": (
         {"c.json": {"images": {"1": "a.jpg"}, "captions": {"1": A, "2": B}}},
         "the whole file: 'images' has names of images, and no captions have the same keys",
@@ -33,6 +38,10 @@ REFUSED = {
         {"c.txt": f"{A}\n\n{B}\n", "b.jpg": b""},
         rf"line 3: .*there is no image 'two', in '{B}'\.\)",
     ),
+    "captions without names, beside hidden images": (
+        {"c.txt": f"{A}\n{B}\n", "b.jpg": b"", "._a.jpg": b"", ".trash/c.jpg": b""},
+        r"in the order of the images' names, add .*`ls \*.jpg \| paste - c.txt",
+    ),
     "two absolute paths": (
         {"c.csv": table("path,caption", f"/x/a.jpg,{A}", f"/y/a.jpg,{B}")},
         "line 3: expected the path of an image .*/y/a.jpg",
@@ -45,6 +54,14 @@ REFUSED = {
         {"c.json": [{"image_id": "a", "question": "what does it show", "question_id": 1}]},
         "no column holds captions",
     ),
+    "links that expire": (
+        {"rows.json": {"rows": [{"row": {"image": {"src": "https://x/image.jpg"}, "text": A}}]}},
+        r"links that expire; download the data set's Parquet files .*`hf download",
+    ),
+    "names and captions apart": (
+        {"names.txt": "a.jpg\nb.jpg\n", "texts.txt": f"{A}\n{B}\n"},
+        "names.txt names images; .*`paste names.txt FILE > captions.tsv`",
+    ),
     "a text file of two languages": (
         {"c.txt": table("", f"a.jpg\t{A}\t{B}")},
         "Reading them: .*columns '2' and '3' could each be the caption; choose with `--data.col",
@@ -55,7 +72,7 @@ REFUSED = {
     ),
     "a test file without captions": (
         {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},
-        r"test.csv, line 1: .*got \['image'\]",
+        r"test.csv, line 1: .*got \['image'\]. `--data.captions train.csv` reads without it",
     ),
     "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
     "two files of one name": (
@@ -83,9 +100,29 @@ REFUSED = {
         {"b.jpg": b"", "c.json": [{"target": "a", "candidate": "b", "captions": [A]}]},
         "the columns 'target' and 'candidate' could each be the image",
     ),
+    "a column for each split": (
+        {"c.csv": table("image,caption,train,val", f"a.jpg,{A},1,0", f"b.jpg,{B},0,1")},
+        "the columns 'train', 'val' tell the split; write its name into one, called split",
+    ),
     "JSON lines called txt": (
         {"c.txt": '{"image": "a.jpg"}\n'},
         r"JSON object; rename .* \*.jsonl",
+    ),
+    "views of one object": (
+        {"c.csv": table("id,caption", f"x,{A}"), "x_1.jpg": b"", "x_2.jpg": b""},
+        "images of it are x_1.jpg and x_2.jpg: write a row for each",
+    ),
+    "another table beside texts of images": (
+        {"c.csv": "file_no\n1.txt\n", "a.txt": A},
+        r"`--data.captions \.` reads the files named like the images instead",
+    ),
+    "Chinese that is not UTF-8": (
+        {"c.csv": table("image,caption", *["a.jpg,一只狗在草地上奔跑着"] * 999).encode("gbk")},
+        r"not UTF-8 .* try `iconv -f gb18030 .* shift_jis \(Japanese\)",
+    ),
+    "texts beside images that are not UTF-8": (
+        {"a.txt": "\u00e9t\u00e9".encode("latin-1")},
+        r"All of them, in their folder: `for f in \*.txt; do iconv",
     ),
     "numbers that name no file": (
         {"c.json": [{"image_id": 501, "caption": A, "called": "x"}]},
@@ -96,6 +133,10 @@ REFUSED = {
         r"images\[0\]: expected 'id', a number or a text, got 7",
     ),
     "numbers beside an image": ({"a.json": [1, 2]}, "1 with no captions in"),
+    "captions below the names": (
+        {"c.txt": f"a.jpg\n{A}\n\n"},
+        r"if that is the next line, join them with `grep . c.txt \| paste - - > captions.tsv`",
+    ),
     "a dump of a database": ({"c.sql": "x"}, "c.sql is not read: export its table as CSV or JSON"),
     "captions inside the images": ({}, "`exiftool -use MWG -csv -r -Description . > captions.csv`"),
     "a tar without text": (
@@ -118,6 +159,10 @@ REFUSED = {
         {"c.csv": table("caption,length", f"{A},5")},
         r"no column names the image; .*`--data.columns image=COLUMN`",
     ),
+    "a split misspelt": (
+        {"c.csv": table("image,caption,spilt", f"a.jpg,{A},train")},
+        "is 'spilt' the split.*`--data.columns split=spilt`",
+    ),
     "a caption broken in two": (
         {"ar.token.txt": f"a.jpg#0\t{A}\nand more of it\n"},
         "line 2: expected NAME.jpg#K.*; is it the end of line 1. Then join the two",
@@ -128,7 +173,11 @@ REFUSED = {
     ),
     "boxes": (
         {"c.json": COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}},
-        r"annotations\[0\]: expected 'caption', a text or a list, got None; it has .*'bbox'",
+        "boxes without captions; COCO's captions are in captions_.*`--data.captions`",
+    ),
+    "boxes with attributes": (
+        {"c.json": COCO | {"annotations": [box_of({"colour": "red", "occluded": False})]}},
+        "with the attributes colour; if one of .* choose it: `--data.columns caption=colour`",
     ),
     "images in a zip": (
         {"c.csv": table("image,caption", f"n.jpg,{A}"), "images.zip": b"PK"},
@@ -139,6 +188,13 @@ REFUSED = {
         "named by web addresses.*download the images into the folder",
     ),
 }
+
+
+def test_an_attribute_of_boxes_that_is_not_there_is_refused_with_those_that_are(tmp_path):
+    boxes = [box_of({"colour": "red", "said": A})]
+    folder = write(tmp_path, {"a.jpg": b"", "c.json": COCO | {"annotations": boxes}})
+    with pytest.raises(DataError, match="caption=foo`: no such attribute .* 'colour', 'said'"):
+        load("train", folder, columns="caption=foo")
 
 
 @pytest.mark.parametrize("case", REFUSED)

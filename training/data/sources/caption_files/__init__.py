@@ -6,7 +6,7 @@
     COCO JSON     {"images": [{"id", "file_name"[, "split"]}],
                    "annotations": [{"image_id", "caption"}]}
     Karpathy JSON {"images": [{"filename", "split", "sentences": [{"raw"}]}]}
-    tools         Label Studio (JSON), CVAT (XML for images), VIA (JSON)
+    tools         Label Studio (JSON), CVAT (XML for images, Datumaro's JSON), VIA (JSON)
     other JSON    records deeper in it, and values in objects within them
     with images   webdataset's tars, Parquet with or without images, NAME.txt beside NAME.jpg
 

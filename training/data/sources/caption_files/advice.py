@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 from collections.abc import Sequence
-from itertools import filterfalse
-from pathlib import Path
+from itertools import filterfalse, islice
+from pathlib import Path, PurePosixPath
 
-from training.data.examples import NO_FILE
-from training.data.sources.account import NOT_READ, READERS, inside_of, unread_files
-from training.data.sources.caption_files.records import IMAGE_SUFFIXES
+from training.data.examples import NO_FILE, DataError
+from training.data.sources.account import NOT_READ, READERS, TEXTS, inside_of, unread_files
+from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source
+from training.data.sources.caption_files.roles import is_image_name
+from training.data.sources.caption_files.stored import pairs
+from training.data.sources.text_files import lines
 
 _NO_TABLES = (".md", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".pdf", ".html", *IMAGE_SUFFIXES)
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
@@ -27,9 +32,15 @@ def on_files(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:
         tried: Those of them that were read, and hold no captions as they are.
     """
     for path in paths:
-        suffix = path.suffix.lower()
+        suffix, file = path.suffix.lower(), shlex.quote(path.name)
         if suffix in NOT_READ:
             return f" {path.name} {NOT_READ[suffix]}."
+        if suffix in TEXTS and _names_images(path):
+            return (
+                f" {path.name} names images; if FILE has their captions in the same order, join "
+                f"them, `paste {file} FILE > captions.tsv`, and give `--data.captions "
+                "captions.tsv`."
+            )
     for path in filterfalse(tried.__contains__, paths):
         suffix, file = path.suffix.lower(), shlex.quote(path.name)
         if suffix in (".tsv", ".txt"):
@@ -37,6 +48,15 @@ def on_files(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:
         if suffix not in ("", *_NO_TABLES, *READERS):
             return f" If {path.name} is a table or JSON lines, rename it to *.csv or *.jsonl."
     return ""
+
+
+def _names_images(path: Path) -> bool:
+    """Tests if the first lines of a text file are names of images and nothing else."""
+    try:
+        first = [line for _, line in islice(lines(path), 5)]
+    except DataError:
+        return False
+    return bool(first) and all(is_image_name(line) and len(line.split()) == 1 for line in first)
 
 
 def without_captions(files: Sequence[Path], tried: Sequence[Path]) -> str:
@@ -64,6 +84,18 @@ def with_several(data_dir: Path, found: Sequence[Path], of_each_image: bool) -> 
     return advice
 
 
+def reading_without(
+    path: Path, others: Sequence[Path], data_dir: Path, image_dir: Path, named: str | None
+) -> str:
+    """Returns how to do without a caption file that cannot be read; empty if there is no way."""
+    if others:
+        without = ",".join(inside_of(data_dir, other) for other in others)
+        return f" `--data.captions {without}` reads without it."
+    if named is None and path != image_dir and next(pairs(image_dir), None):
+        return " `--data.captions .` reads the files named like the images instead."
+    return ""
+
+
 def without_images(data_dir: Path, images: Sequence[str], reasons: Sequence[str]) -> str:
     """Returns what to do if no image of a split can be used, for these reasons."""
     packed = on_files(sorted(data_dir.iterdir()))
@@ -75,3 +107,33 @@ def without_images(data_dir: Path, images: Sequence[str], reasons: Sequence[str]
             "`--data.columns image=NAME`."
         )
     return ""
+
+
+def naming_lines(source: Source) -> str:
+    """Returns how to add the names of images to captions that may be in their order."""
+    numbers = [number for number, _ in lines(source.path)]
+    count, images = len(numbers), list(map(PurePosixPath, source.images.all_names))
+    places = {(image.parent, image.suffix) for image in images}
+    # `paste` takes blank lines along.
+    if len(places) != 1 or len(images) != count or numbers[-1] != count:
+        return ""
+    ((folder, suffix),) = places
+    inner = os.path.relpath(source.images.root / folder, source.path.parent)
+    inner = "" if inner == "." else shlex.quote(os.path.join(inner, ""))
+    file = shlex.quote(source.path.name)
+    listed, names = "ls", sorted(image.name for image in images)
+    order = "in the order of the images' names"
+    if (counted := sorted(names, key=_in_numbers)) != names:
+        at = next(i for i, name in enumerate(names) if counted[i] != name)
+        listed, order = "ls -v", f"{order} as one counts ({counted[at]} before {names[at]})"
+    return (
+        f"; if the {count} captions are {order}, add these: in the folder of the captions, "
+        f"`{listed} {inner}*{suffix} | paste - {file} > named.tsv`, then `--data.captions "
+        "named.tsv`"
+    )
+
+
+def _in_numbers(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names by the numbers in them: 2.jpg before 10.jpg."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -5,6 +5,7 @@ A column has its role by its name, else by its content; where two could have it,
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -43,8 +44,10 @@ from training.data.sources.caption_files.roles import (
 
 _ROLE_WORDS = {word for name in (*IMAGES, *CAPTIONS) for word in name.split("_")}
 _ROLE_WORDS |= {"cap", "caps", "desc", "txt", "pic"}
-# About an image, and no captions.
+# About an image, and no captions; or none beside a title.
 _QUESTIONS = ("question", "query", "answer", "instruction", "system")
+_LISTS = ("keyword", "tag", "license", "rights", "ingredient")
+_LISTS += ("author", "artist", "photographer", "creator", "credit")
 # Beside REFUSED and YES, in columns of reviews.
 _REVIEWED = ("accept", "accepted", "approve", "approved", "submitted", "valid", "completed")
 _NO = ("0", "0.0", "false", "no")
@@ -165,6 +168,8 @@ class _Columns:
         files = [i for i, values in enumerate(self.values) if mostly(is_image_name, values)]
         named = [i for name in IMAGES for i in self._called(name)]
         chosen = [i for i in named if i in files][:1] or named[:1]
+        if chosen and self.plain.count(self.plain[chosen[0]]) > 1:
+            self._fail(f"two columns are called {self.names[chosen[0]]!r}")
         if not chosen and len(files) > 1:  # no web addresses, and names that are there
             files = [i for i in files if not mostly(_is_address, self.values[i])] or files
             files = [i for i in files if mostly(self._is_here, self.values[i])] or files
@@ -213,16 +218,31 @@ class _Columns:
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []
         filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
-        filled = [i for i in filled if self._has_phrases(i)] or filled
+        filled = [i for i in filled if i in texts or self._has_phrases(i)] or filled
+        # The same for every image is what a service told its workers.
+        filled = [i for i in filled if len(set(map(str, self.values[i]))) > 1] or filled
         stems = [re.sub(r"_?\d+$", "", plain) for plain in self.plain]
         for several in (found, filled):
             if len({stems[i] for i in several}) == 1 < len(several):  # raw, raw_1, raw_2
                 return [i for i in found if stems[i] == stems[several[0]]]
-        if len(filled) == 1 and stems[filled[0]] == "title" and set(texts) - {*filled}:
-            self._ask("caption", [*filled, *(i for i in texts if i not in filled)])
+        if len(filled) == 1 and stems[filled[0]] == "title":
+            own = self._length(filled[0])
+            others = [
+                i for i in texts if i not in found and self.plain[i].rstrip("s") not in _LISTS
+            ]
+            if longer := [i for i in others if self._length(i) > own]:
+                self._ask("caption", [*filled, *longer])
         if len(filled) == 1 or len(found) == 1:
             return filled or found
+        whole = [i for i in filled if stems[i] in CAPTIONS]
+        if len(whole) == 1 and stems[whole[0]] != "title":  # caption beside raw_caption
+            word = stems[whole[0]].rstrip("s")
+            others = [self.plain[i] for i in filled if i not in whole]
+            if all(word in name and not re.search("_[a-z]{2}$", name) for name in others):
+                return whole
         if found:
+            if all(self.values[i] == self.values[found[0]] for i in found):
+                return found[:1]
             self._ask("caption", filled or found)
         if len(rest) == 1 and all(map(_is_text, self.values[rest[0]][:5])):
             return rest
@@ -236,6 +256,11 @@ class _Columns:
         """Tests if half of a column's cells, or more, are phrases."""
         values = self.values[column]
         return 2 * sum(map(is_phrase, values)) >= len(values)
+
+    def _length(self, column: int) -> float:
+        """Mean length of a column's cells, if they differ."""
+        cells = list(map(str, self.values[column]))
+        return sum(map(len, cells)) / len(cells) if len(set(cells)) > 1 else 0.0
 
     def _marks(self, column: int, values: Sequence[Any]) -> bool:
         """Tests if a column marks captions as valid or not."""
@@ -267,11 +292,18 @@ class _Columns:
         if named := [i for i in self._called("split") if i not in taken]:
             return named[0]
         rest = [i for i in range(len(self.names)) if i not in taken and self.values[i]]
+        flags = [i for i in rest if _is_split(self.plain[i])]
+        if len(flags) > 1 and all(_is_flag(v) for i in flags for v in self.values[i]):
+            names = ", ".join(repr(self.names[i]) for i in flags)
+            self._fail(f"the columns {names} tell the split; write its name into one, called split")
         for index in rest:
             values = set(map(str, self.values[index]))
             by_name = self.plain[index] in SPLITS
             if all(map(_is_split, values)) and (by_name or len(values) > 1):
                 return index
+            if difflib.get_close_matches(self.plain[index], ["split"], cutoff=0.75):
+                name, given = self.names[index], shlex.quote(f"split={self.names[index]}")
+                self._fail(f"is {name!r} the split? Write split, or give `--data.columns {given}`")
         return None
 
     def _called(self, name: str) -> list[int]:
@@ -299,6 +331,10 @@ class _Columns:
             )
             rest = (f"; {each}" if len(chosen.pairs) > 1 else "") + rest
             self.source.note(f"{', '.join(said)}{rest}")
+        for i in (i for name in ("lang", "language", "locale") for i in self._called(name)):
+            if len(several := sorted(set(map(str, self.values[i])))) > 1:
+                told = ", ".join(several)[:80]
+                self.source.note(f"the captions are in several languages ({told}); all are read")
 
     def _ask(self, role: str, several: Sequence[int]) -> NoReturn:
         names = [self.names[i] for i in several]
@@ -320,6 +356,10 @@ def _without_role(name: str) -> str:
     """Returns what is left of a plain heading without the words for image or caption."""
     words = re.findall(r"[^\W\d_]+|\d+", name)
     return "_".join(word for word in words if word not in _ROLE_WORDS)
+
+
+def _is_flag(value: Any) -> bool:
+    return str(value).strip().lower() in (*YES, *_NO)
 
 
 def _is_text(value: Any) -> bool:

@@ -21,9 +21,12 @@ from training.data.sources.caption_files.records import (
 from training.data.sources.caption_files.roles import is_caption, is_image_name, mostly
 from training.data.sources.caption_files.tools import (
     WHOLE,
+    attributes_of,
     check_texts_of_boxes,
     is_place,
+    read_datumaro,
     read_label_studio,
+    shapes_field,
 )
 from training.data.sources.text_files import read_text
 
@@ -31,7 +34,7 @@ _CHATS = ("messages", "contents", "conversations", "query")
 _SHOWN = ("image", "url", "image_url", "uri", "fileUri")
 _TAGGED = re.compile("<img>(.*?)</img>")
 _VALUE = re.compile(r"\S")
-_SAMPLE = 1000
+_SAMPLE, _FEW = 1000, 5
 _FORMS = (
     "expected a list of records with an image and its captions, a mapping of names to captions, "
     '{"images": [...], "annotations": [...]} (COCO), or the form of Karpathy'
@@ -97,12 +100,17 @@ def read_json(source: Source) -> Iterator[Record]:
 def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if any(map(is_image_name, content)):
         return _mapping(source, content, None)
+    if columns := _by_columns(source, content):
+        return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
         if isinstance(content.get(key), dict) and content[key]:
             if all(map(is_image_name, content[key].values())):
                 why = f"{key!r} has names of images, and no captions have the same keys"
                 source.fail(WHOLE, why)
             return _object(source, content[key])
+    rows = content.get("rows")
+    if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
+        return _viewer(source, [source.value("rows", row, "row", dict) for row in rows])
     if "images" in content:
         images = source.value(WHOLE, content, "images", list)
         captions = content.get("captions")
@@ -112,6 +120,8 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
             whole = {"annotations": [], **content}
             return _coco(source, images, source.value(WHOLE, whole, "annotations", list))
         return _list(source, images, "images")
+    if isinstance(content.get("items"), list) and "categories" in content:
+        return read_datumaro(source, content["items"])
     splits = {key: value for key, value in content.items() if known_split(key.lower()) and value}
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
@@ -151,6 +161,36 @@ def _records_in(value: Any) -> int:
     if not isinstance(inner, list):
         return 0
     return max([sum(isinstance(v, dict) for v in inner), *map(_records_in, inner)])
+
+
+def _by_columns(source: Source, content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Records of a table that is written by columns, as pandas does; None if it is none."""
+    names, rows = content.get("columns"), content.get("data")
+    if isinstance(names, list) and isinstance(rows, list) and not _objects(rows):
+        of_lists = all(isinstance(row, list) for row in rows)
+        if not of_lists or not all(isinstance(name, str) for name in names):
+            source.fail(WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+        return [dict(zip(names, row, strict=False)) for row in rows]
+    columns = [dict(enumerate(v)) if isinstance(v, list) else v for v in content.values()]
+    if not all(isinstance(column, dict) and column for column in columns):
+        return None
+    named = [all(map(is_image_name, islice(column.values(), _FEW))) for column in columns]
+    if len(set(map(frozenset, columns))) > 1 or not any(named) or all(named):
+        return None
+    rows = ([column[key] for column in columns] for key in columns[0])
+    return [dict(zip(content, row, strict=True)) for row in rows]
+
+
+def _viewer(source: Source, rows: list[Mapping[str, Any]]) -> Iterator[Record]:
+    """Reads a page of rows of Hugging Face's data viewer, if images are named in it."""
+    if any(isinstance(value, dict) and "src" in value for row in rows for value in row.values()):
+        source.fail(
+            "rows",
+            "a page of Hugging Face's data viewer, whose images are links that expire; download "
+            "the data set's Parquet files instead, into this folder: `hf download OWNER/NAME "
+            "--repo-type dataset --include '*.parquet' --local-dir .`",
+        )
+    return _list(source, rows, "rows")
 
 
 def _objects(values: list[Any]) -> bool:
@@ -210,6 +250,9 @@ def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
         return _records_of(source, [(f"{key}[{i}]", value) for i, value in enumerate(values)])
     if isinstance(values[0].get("data"), dict) and "annotations" in values[0]:
         return read_label_studio(source, values)
+    if values[0].get("type") == "header":  # phpMyAdmin
+        tables = [part["data"] for part in values if isinstance(part.get("data"), list)]
+        return _list(source, [row for rows in tables for row in rows], "data")
     if any("sentences" in value and "filename" in value for value in values):
         return _karpathy(source, values)
     if values and "caption_str" in values[0] and "reference_strs" in values[0]:
@@ -301,6 +344,7 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
             source.fail(f"images[{index}]", f"a second image with the id {image['id']!r}")
         captions[identifier] = []
     first = annotations[0] if annotations and isinstance(annotations[0], dict) else {}
+    field = None if "caption" in first else shapes_field(source, annotations)
     said = [key for key in first if is_caption(key)]
     key = said[0] if len(said) == 1 else "caption"
     words = are_words(a.get(key) for a in islice(annotations, _SAMPLE) if isinstance(a, dict))
@@ -309,7 +353,9 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
         identifier = str(source.value(place, annotation, "image_id", (int, str)))
         if identifier not in captions:
             source.fail(place, f"no image has the id {annotation['image_id']!r}")
-        if not source.marked(annotation):
+        if field is not None:
+            captions[identifier] += [text for n, text in attributes_of([annotation]) if n == field]
+        elif not source.marked(annotation):
             said = as_captions(source.value(place, annotation, key, (str, list)))
             captions[identifier] += [said] if words else said
     if images:

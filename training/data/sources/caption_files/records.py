@@ -35,11 +35,12 @@ _LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
-# a.jpg#0 (Flickr8k), a.jpg?v=2
+# File:a.jpg (Wikimedia), a.jpg#0 (Flickr8k), a.jpg?v=2, a.jpg (https://...) (Airtable)
 _AFTER = "|".join(f"(?<={re.escape(suffix)})" for suffix in IMAGE_SUFFIXES)
-_AROUND = re.compile(rf"(?:{_AFTER})(?:#\d+|\?[^/]*)$", re.IGNORECASE)
+_AROUND = re.compile(rf"^File:|(?:{_AFTER})(?:#\d+|\?[^/]*| \(https?://[^()]*\))$", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*[,;|]\s*")
-_SPECIAL = re.compile("[:#?]|data/")
+_SPECIAL = re.compile("[:#?(]|data/")
+_NAMED = re.compile(rf"[^/?&=]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?!\w)", re.IGNORECASE)
 # A text as Python writes it, and the white space before the next one.
 _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s+(?=['"]))?""", re.DOTALL)
 # Marks that tutorials write around captions.
@@ -270,7 +271,10 @@ def image_name(written: str) -> str:
         _, _, path = text.partition("://")  # urlsplit refuses some hosts
         path, _, query = path.partition("#")[0].partition("?")
         inner = parse_qs(query).get("d", [path])[0]
-        return unquote(PurePosixPath(inner).name) or text
+        last = unquote(PurePosixPath(inner).name)
+        if not last.lower().endswith(IMAGE_SUFFIXES):  # image.php?f=a.jpg
+            last = (_NAMED.findall(unquote(unquote(text))) or [last])[-1]
+        return last or text
     upload = _UPLOAD.fullmatch(text)
     return unquote(upload["name"].removeprefix("?d=")) if upload else text
 
@@ -316,6 +320,8 @@ def as_captions(value: Any) -> list[Any]:
         said = next((answer[key] for key in ("value", "content", "parts") if key in answer), None)
         texts = said if isinstance(said, list) else [said]
         return [text for text in texts if not isinstance(text, dict) or text.get("text")] or [None]
+    if turns and all("assistant" in turn for turn in turns):  # {"user": ..., "assistant": ...}
+        return [turns[0]["assistant"]]
     return list(value)
 
 

@@ -41,8 +41,8 @@ _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _XMP = ".//{http://purl.org/dc/elements/1.1/}description//" + f"{_RDF}li"
 _SAMPLE = 100
 _SAME = {"text": "txt", "jsn": "json"}  # webdataset takes them for the same
-_PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 _SAID = re.compile(r"[ ._-](?:caption|description)s?$", re.IGNORECASE)  # a_caption.txt
+_PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
 def pairs(root: Path) -> Iterator[tuple[str, str, list[str]]]:
@@ -178,7 +178,12 @@ def _has_name_of(text: str, image: str) -> bool:
 
 def _lines(source: Source, text: str) -> list[str]:
     """The lines of a file beside an image, or the description in its XMP."""
-    content = read_text(Path(text))
+    try:
+        content = read_text(Path(text))
+    except DataError as error:
+        kind = f"*{os.path.splitext(text)[1]}"
+        loop = f'for f in {kind}; do iconv -f ENCODING -t utf-8 "$f" > t && mv t "$f"; done'
+        raise DataError(f"{error} All of them, in their folder: `{loop}`.") from error
     if not text.lower().endswith(".xmp"):
         return content.splitlines()
     try:
@@ -272,6 +277,8 @@ def _members(source: Source) -> tuple[Places, Texts]:
         source.fail(
             "the whole file", f"not a plain tar ({error}); unpack it, or pack it without gz"
         )
+    if texts.keys().isdisjoint(key for key, _ in places.values()):
+        places, texts = _by_first_dot(places, texts)
     if not places:
         source.fail("the whole file", "no image in it; webdataset's KEY.jpg lies beside KEY.txt")
     if not texts:
@@ -281,6 +288,22 @@ def _members(source: Source) -> tuple[Places, Texts]:
             "it, or unpack the images and name their caption file with `--data.captions`",
         )
     return places, texts
+
+
+def _by_first_dot(places: Places, texts: Texts) -> tuple[Places, Texts]:
+    """Takes as keys the names up to their first dots, as webdataset does: KEY.in.jpg, KEY.0.txt."""
+
+    def short(key: str) -> str:
+        folder, slash, file = key.rpartition("/")
+        return f"{folder}{slash}{file.partition('.')[0]}"
+
+    joined: Texts = {}
+    for key, of_key in sorted(texts.items()):
+        for kind, content in of_key.items():
+            before = joined.setdefault(short(key), {}).get(kind)
+            several = b"" if before is None else before.rstrip(b"\n") + b"\n"
+            joined[short(key)][kind] = several + content
+    return {name: (short(key), place) for name, (key, place) in places.items()}, joined
 
 
 def _member_text(source: Source, name: str, content: bytes) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
 import re
+import shlex
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from training.data.examples import DataError
 from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Record, Source
 from training.data.sources.caption_files.roles import (
     Chosen,
@@ -28,7 +31,7 @@ _DELIMITERS = ",;\t|"
 _DASH = re.compile(r"^\s*(?:[-=:\u2013\u2014]|[-=]>)\s+")  # a.jpg - A door.
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
-_SAMPLE = 1000  # rows
+_SAMPLE, _TITLES = 1000, 5  # rows
 # Flickr30k's results.csv lacks one separator: 2199200615.jpg| 4   A dog runs ...
 _LOST_SEPARATOR = re.compile(r"\s*(?P<number>\d+)\s+(?P<caption>\S.*)")
 
@@ -37,6 +40,8 @@ def read_table(source: Source) -> Iterator[Record]:
     """Reads CSV and its relatives, or token lines in a file of such a name."""
     text = read_text(source.path)
     start = [line for line in _LINE_END.split(text[:100_000]) if line.strip()][:20]
+    while len(start) > 1 and start[0].count('"') % 2:  # a heading over several lines
+        start[:2] = ["\n".join(start[:2])]
     if start and all(map(token_of, start[:-1] or start)):
         yield from read_tokens(source)
         return
@@ -163,8 +168,20 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
     if without:
         names = [str(number) for number in range(1, len(header) + 1)]
         return "without a header", rows, names
+    below = [row for _, row in rows[1:]]
+    longer = bool(below) and all(len(row) == len(header) + 1 for row in below)
+    if longer and (len(header) == 1 or all(row[0].isdecimal() and row[-1] for row in below)):
+        header = ["", *header]  # of R's row names
     while header and not header[-1].strip():  # of separators at the ends of lines
         header = header[:-1]
+    titled = (
+        len(header) == 1
+        and len(rows) > 2
+        and any(sum(map(bool, row)) > 1 for _, row in rows[1:_TITLES])
+    )
+    if titled:
+        source.note(f"line {line}, {header[0][:40]!r}, is taken for a title, and not read")
+        return _header(source, rows[1:])
     if len({plain(name) for name in header if plain(name)}) != sum(map(bool, map(plain, header))):
         source.fail(f"line {line}", f"two columns of the header have the same name: {header}"[:240])
     if not header or (len(header) == 1 and not source.columns):
@@ -252,6 +269,11 @@ def _csv_rows(source: Source, text: str, delimiter: str, start: int, **form: Any
             return _csv_rows(source, text, delimiter, start, escapechar="\\")
         advice = 'close the quotation mark, or write "" for one within a quoted text'
         source.fail(f"line {line}", f"not CSV ({error}); {advice}")
+    if not form and any(cell.startswith(' "') for _, row in rows for cell in row):
+        with contextlib.suppress(DataError):  # a.jpg, "one, two"
+            spaced = _csv_rows(source, text, delimiter, start, skipinitialspace=True)
+            if {len(row) for _, row in spaced} == {len(rows[0][1])}:
+                return spaced
     return rows
 
 
@@ -288,10 +310,20 @@ def read_tokens(source: Source) -> Iterator[Record]:
 
 def _read_lines(source: Source, start: str) -> Iterator[Record]:
     """Reads NAME caption, with a space between, where the names are those of images."""
+    file = shlex.quote(source.path.name)
     for number, line in lines(source.path):
         name, _, caption = line.strip().partition(" ")
         if is_image_name(line):
-            source.fail(f"line {number}", "an image's name without a caption in its line")
+            why = (
+                "an image's name without a caption; if another file has the captions in the same "
+                f"order, join them with `paste {file} FILE > captions.tsv`"
+            )
+            if not all(is_image_name(text) for _, text in islice(lines(source.path), 2)):
+                why = (
+                    "an image's name without a caption; if that is the next line, join them with "
+                    f"`grep . {file} | paste - - > captions.tsv`"
+                )
+            source.fail(f"line {number}", why)
         if not is_image_name(name) and name not in source.images.stems:
             if number == 1 and (is_known(start) or len(start.split()) == 1):
                 expected = "expected the header image,caption or image,caption,split"
@@ -300,5 +332,7 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 "expected the name of an image and its caption, with a comma, a tab or a space "
                 f"between, but there is no image {name[:40]!r}, in {line[:60]!r}"
             )
-            source.fail(f"line {number}", why)
+            from training.data.sources.caption_files import advice
+
+            source.fail(f"line {number}", f"{why}{advice.naming_lines(source)}")
         yield source.record(f"line {number}", name, [_DASH.sub("", caption)])

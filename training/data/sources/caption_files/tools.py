@@ -1,15 +1,15 @@
-"""Captions of annotation tools: Label Studio and CVAT; texts of boxes are left out."""
+"""Captions of annotation tools: Label Studio, CVAT, Datumaro, VIA; texts of boxes are left out."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from training.data.sources.caption_files.records import Record, Source, as_captions, known_split
-from training.data.sources.caption_files.roles import is_image_name
+from training.data.sources.caption_files.roles import is_caption, is_image_name
 from training.data.sources.text_files import read_text
 
 WHOLE = "the whole file"
@@ -118,6 +118,57 @@ def _one_field(source: Source, fields: list[str], kind: str) -> str:
     if len(fields) > 1:
         source.note(f"caption is {named[0]!r}; not read: {', '.join(set(fields) - set(named))}")
     return named[0] if len(named) == 1 else fields[0]
+
+
+def read_datumaro(source: Source, items: list[Any]) -> Iterator[Record]:
+    """Reads CVAT's export in the form of Datumaro: captions, or text attributes of labels."""
+    of_images = [[a for a in _dicts(item.get("annotations")) if not is_place(a)] for item in items]
+    names = sorted({n for of in of_images for n, _ in attributes_of(of)})
+    has_captions = any("caption" in a for of in of_images for a in of)
+    field = None if has_captions else _one_field(source, names, "attribute of whole images")
+    for index, (item, of_image) in enumerate(zip(items, of_images, strict=True)):
+        boxes = [a for a in _dicts(item.get("annotations")) if is_place(a)]
+        source.left_out[OF_BOXES] += sum(is_caption(name) for name, _ in attributes_of(boxes))
+        if has_captions:
+            texts = [a["caption"] for a in of_image if a.get("caption")]
+        else:
+            texts = [text for name, text in attributes_of(of_image) if name == field]
+        image = item.get("image") or item.get("media") or {}
+        name = image.get("path") or item.get("id")
+        yield source.record(
+            f"items[{index}]", name, texts, known_split((item.get("subset") or "").lower())
+        )
+
+
+def shapes_field(source: Source, annotations: list[Any]) -> str | None:
+    """The attribute of boxes that holds captions, in CVAT's export to COCO; None without boxes."""
+    shapes = [one for one in annotations if isinstance(one, dict) and "bbox" in one]
+    names = sorted({name for name, _ in attributes_of(shapes)})
+    named = [name for name in names if is_caption(name)]
+    if not shapes:
+        return None
+    if named or (names and "caption" in source.columns):
+        field = _one_field(source, names if "caption" in source.columns else named, "attribute")
+        rest = [name for name in names if name != field]
+        note = f"captions are the attribute {field!r} of boxes, wherever these are"
+        source.note(note + (f"; not read: {', '.join(map(repr, rest))}" if rest else ""))
+        return field
+    why = "these are boxes without captions"
+    if names:
+        why += f", with the attributes {', '.join(names)}; if one of them is the caption of the "
+        chosen = shlex.quote(f"caption={names[0]}")
+        source.fail("annotations", f"{why}image, choose it: `--data.columns {chosen}`")
+    why += "; COCO's captions are in captions_*.json: name it with `--data.captions`"
+    source.fail("annotations[0]", why)
+
+
+def attributes_of(annotations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yields the attributes of annotations that are texts, with their names."""
+    for annotation in annotations:
+        found = annotation.get("attributes")
+        for name, text in found.items() if isinstance(found, dict) else ():
+            if isinstance(text, str) and text.strip():
+                yield name, text
 
 
 def read_cvat(source: Source) -> Iterator[Record]:
