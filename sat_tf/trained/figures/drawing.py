@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import re
-import shutil
-import subprocess
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -96,9 +93,10 @@ def require_fonts(text: str, style: Lettering = PLAIN) -> None:
     """
     lost = [part for face, piece in font_runs(text, style) if not face for part in clusters(piece)]
     if lost:
-        packages = " and ".join(dict.fromkeys(_package(part[0]) for part in lost))
-        reason = f"No font of this machine has {_listed(lost)} ({_script(lost[0][0]).title()})"
-        raise MissingFontError(f"{reason}: install one (on Debian from {packages}).")
+        raise MissingFontError(
+            f"No font of this machine has {_listed(lost)} ({_script(lost[0][0]).title()}): install "
+            "one (on Debian from fonts-noto-core, fonts-noto-cjk or fonts-symbola)."
+        )
     joined = [part for part in clusters(text) if _SHAPED.match(part)]
     if joined and not features.check("raqm"):
         raise MissingFontError(
@@ -114,37 +112,11 @@ def write_text(
     require_fonts(text, style)
     # Words of all fonts share the base line of Pillow's own.
     x, line = position[0], round(position[1]) + _loaded(OWN, size).getmetrics()[0]
-    for face, piece, direction in _from_the_left(font_runs(text, style), style):
-        font, way = _font(face, size, direction)
-        draw.text((round(x), line), piece, INK, font, anchor="ls", direction=way)
-        x += font.getlength(piece, direction=way)
-
-
-def _from_the_left(
-    pieces: Sequence[tuple[Face, str]], style: Lettering
-) -> list[tuple[Face, str, Lettering]]:
-    """Orders the pieces of a line from its left, each with the style that has its direction.
-
-    In a line from right to left, words of other scripts in several fonts keep their order.
-    """
-    if not style.right_to_left:
-        return [(*piece, style) for piece in pieces]
-    found: list[tuple[Face, str, Lettering]] = []
-    for right, group in itertools.groupby(pieces, lambda piece: _reads_right(piece[1])):
-        run, way = [*reversed([*group])], style
-        if not right and len(run) > 1:
-            (face, last), *others, (first, text) = run
-            # The words before it stand at the right, those after it at the left.
-            after, before = " " * last.endswith(" "), " " * text.startswith(" ")
-            ends = (first, after + text.lstrip()), (face, last.rstrip() + before)
-            run, way = [ends[0], *reversed(others), ends[1]], PLAIN
-        found = [*((*piece, way) for piece in run), *found]
-    return found
-
-
-def _reads_right(text: str) -> bool:
-    """Returns whether a text has letters, or numbers, of scripts from right to left."""
-    return any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
+    pieces = font_runs(text, style)
+    for face, piece in reversed(pieces) if style.right_to_left else pieces:
+        font, direction = _font(face, size, style)
+        draw.text((round(x), line), piece, INK, font, anchor="ls", direction=direction)
+        x += font.getlength(piece, direction=direction)
 
 
 def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
@@ -197,7 +169,10 @@ def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...
 
     Of letters without a font, compatible forms (a for a full-width a) are taken if they have one.
     """
-    text, known = unicodedata.normalize("NFC", text), ordered_faces(style.language)
+    text = unicodedata.normalize("NFC", text)
+    if _has(OWN, text):  # other fonts are not looked for
+        return ((OWN, text),)
+    known = ordered_faces(style.language)
     whole = next((face for face in known if _has(face, text)), None)
     if whole:
         return ((whole, text),)
@@ -235,14 +210,7 @@ def ordered_faces(language: str) -> tuple[Face, ...]:
 
 @functools.cache
 def system_faces() -> tuple[Face, ...]:
-    """Lists the fonts of the system, by fontconfig where it is."""
-    if lister := shutil.which("fc-list"):
-        form = "%{family[0]}\t%{style[0]}\t%{file}\t%{index}\n"
-        done = subprocess.run([lister, "-f", form], capture_output=True, check=False)
-        rows = [line.split("\t") for line in done.stdout.decode("utf-8", "replace").splitlines()]
-        # Higher numbers are instances of variable fonts.
-        found = [Face(*row[:3], int(row[3])) for row in rows if int(row[3]) < 2**16]
-        return tuple(face for face in found if face.path.lower().endswith(_SUFFIXES))
+    """Lists the fonts in `FOLDERS`."""
     folders = [Path(os.path.expandvars(folder)).expanduser() for folder in FOLDERS]
     files = [path for folder in folders for path in folder.rglob("*")]
     faces = [face for path in files if path.suffix.lower() in _SUFFIXES for face in _faces_of(path)]
@@ -297,13 +265,6 @@ def _font(face: Face, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFo
 def _script(char: str) -> str:
     """Returns the first word of a letter's name, which is its script."""
     return unicodedata.name(char, "UNKNOWN").replace("-", " ").split()[0]
-
-
-def _package(char: str) -> str:
-    """Returns the package of Debian whose fonts have a letter."""
-    if unicodedata.category(char) == "So":
-        return "fonts-symbola"
-    return "fonts-noto-cjk" if _script(char) in _CJK_SCRIPTS else "fonts-noto-core"
 
 
 def _listed(letters: list[str]) -> str:
