@@ -25,6 +25,7 @@ from sat_tf.trained.limits import Limits, limit_paths, limits_in
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
 from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
+from sat_tf.vocabulary import START as START_WORD
 
 if TYPE_CHECKING:
     from sat_tf.trained.explain import WordByWord
@@ -284,21 +285,51 @@ class LiteRTCaptioner:
         return rank_by_consensus(found, search.consensus) if search.consensus else found
 
     def read_tokens(self, pixels: np.ndarray, tokens: Sequence[int]) -> WordByWord:
-        """Reads the tokens of a sentence about an image, from the encoder's input; see `beam`."""
-        from sat_tf.trained.lite.reading import read_tokens
+        """Reads the T tokens of a sentence about an image, each from the true ones before it.
 
+        Where all annotations are their mean, any map gives the context of a uniform one. So a step
+        with this mean in their place, from a state of the real maps, is a step under a uniform map.
+        """
+        from sat_tf.trained.explain import WordByWord
+
+        rows, words = self.settings.search.beam, np.array([START_WORD, *tokens[:-1]], np.int32)
+        states, outputs = [], []
         with self._turn:
-            rows, encoded = self.settings.search.beam, self._encode(pixels)
-            return read_tokens(self._start, self._step, encoded, tokens, rows)
+            state, attended = self._begin(pixels)
+            state = {name: np.repeat(part, rows, axis=0) for name, part in state.items()}
+            for word in words:
+                states.append(state)
+                outputs.append(self._step(words=np.full(rows, word), **state))
+                state = {name: outputs[-1][name] for name in STATE}
+            log_probs = [o["log_probs"][0, n] for o, n in zip(outputs, tokens, strict=True)]
+            if self.settings.grid is None:
+                return WordByWord(np.array(log_probs), None, None, None)
+            annotations, uniform = attended["annotations"], []
+            mean = annotations.mean(axis=1, keepdims=True)
+            self._step.set(annotations=np.broadcast_to(mean, annotations.shape))
+            for first in range(0, len(words), rows):
+                # Rows beyond the last word are not read.
+                place = np.arange(first, first + rows) % len(words)
+                before = {name: np.stack([states[t][name][0] for t in place]) for name in STATE}
+                found = self._step(words=words[place], **before)["log_probs"]
+                uniform += [row[n] for row, n in zip(found, tokens[first:], strict=False)]
+        alpha, beta = (np.stack([one[name][0] for one in outputs]) for name in _ATTENTION)
+        return WordByWord(np.array(log_probs), np.array(uniform), alpha, beta)
+
+    def _begin(self, pixels: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Sets what all steps over an image read; returns the first state, and it."""
+        encoded = self._encode(pixels)
+        started = self._start(**encoded)
+        state = {name: started.pop(name) for name in STATE}
+        attended = encoded | started
+        self._step.set(**attended)
+        return state, attended
 
     def _steps_over(self, pixels: np.ndarray) -> Step:
         """Returns the step of a search over an image."""
         rows = self.settings.search.beam
-        encoded = self._encode(pixels)
-        started = self._start(**encoded)
         # All hypotheses begin with the same state, and attend to the same annotations.
-        state = {name: started.pop(name) for name in STATE}
-        self._step.set(**encoded | started)
+        state, _ = self._begin(pixels)
 
         def step(tokens: np.ndarray, parents: np.ndarray):
             runs = -(-len(tokens) // rows)
