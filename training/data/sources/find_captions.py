@@ -11,8 +11,8 @@ from training.data.examples import DataError
 from training.data.sources.account import SUFFIXES, TEXTS, has_results
 from training.data.sources.caption_files.records import CaptionFile
 from training.data.sources.caption_files.roles import is_phrase, mostly
-from training.data.sources.given_splits import split_of
 from training.data.sources.image_folder import ImageFolder, is_image
+from training.data.sources.splits import split_of
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
@@ -80,7 +80,7 @@ def _look_further(
     data_dir: Path, images: ImageFolder, read: Read, errors: list[DataError]
 ) -> list[Path]:
     """Caption files in the folders within, texts that parse, or the folder of paired files."""
-    from training.data.sources.caption_files.stored import lie_beside, pairs
+    from training.data.sources.caption_files.stored import pairs
 
     def named_so(folders: Sequence[Path]) -> list[Path]:
         files = [file for folder in folders for file in _files(folder)]
@@ -89,9 +89,9 @@ def _look_further(
     inner = folders_in(data_dir)
     if found := named_so(inner):
         return found
-    paired = None if lie_beside(images.root) else next(pairs(images.root), ())
-    if paired is None or (paired and not paired[1].lower().endswith(".xmp")):
-        return [images.root]  # cameras write XMP too
+    paired = next(pairs(images.root), None)
+    if paired and not paired[1].lower().endswith(".xmp"):  # cameras write XMP too
+        return [images.root]
     if found := _that_parse(_texts(data_dir), read, errors):
         captions = [file for file in found if "caption" in file.stem.lower()]
         return captions if len(captions) == 1 else found

@@ -33,9 +33,8 @@ from training.data.sources.account import inside_of, unread_files, unread_images
 from training.data.sources.caption_files import read_caption_file
 from training.data.sources.caption_files.records import CaptionFile, Record, name_of_several
 from training.data.sources.find_captions import MANY, find_caption_files, folders_in
-from training.data.sources.given_splits import listed_splits, split_in
 from training.data.sources.image_folder import ImageFolder
-from training.data.sources.name_splits import choose_places, hashed_split
+from training.data.sources.splits import choose_places, hashed_split, listed_splits, split_in
 from training.tables import counted
 
 

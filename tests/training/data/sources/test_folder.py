@@ -13,7 +13,7 @@ from training.config import DataConfig
 from training.data.config import parse_places
 from training.data.examples import DataError
 from training.data.sources import load_split
-from training.data.sources.name_splits import EXACT_BELOW, TENTHS, choose_places, hashed_split
+from training.data.sources.splits import EXACT_BELOW, TENTHS, choose_places, hashed_split
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
 

@@ -120,10 +120,6 @@ REFUSED = {
         {"c.csv": table("image,caption", *["a.jpg,一只狗在草地上奔跑着"] * 999).encode("gbk")},
         r"not UTF-8 .* try `iconv -f gb18030 .* shift_jis \(Japanese\)",
     ),
-    "texts beside images that are not UTF-8": (
-        {"a.txt": "\u00e9t\u00e9".encode("latin-1")},
-        r"All of them, in their folder: `for f in \*.txt; do iconv",
-    ),
     "numbers that name no file": (
         {"c.json": [{"image_id": 501, "caption": A, "called": "x"}]},
         "If another column or key has the names of the files, choose it",

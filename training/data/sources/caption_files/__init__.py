@@ -15,7 +15,7 @@ names the file and the line, or the place inside one JSON value.
 
     records.py    the record, and the door for values that every reader shares
     roles.py, columns.py    which column or key has which role: what is plain, and the guess
-    tables.py, objects.py, tools.py, stored.py    the readers
+    tables.py, objects.py, stored.py    the readers
 
 To add a format, write its reader, a function from a `Source` to `Record`s, and enter it in
 `READERS` of `account` and `_reader_of`.
@@ -77,14 +77,10 @@ def _reader_of(kind: str | None) -> Callable[[Source], Iterable[Record]]:
         from training.data.sources.caption_files.tables import read_table, read_tokens
 
         return read_table if kind == "table" else read_tokens
-    if kind in ("lines", "object"):
-        from training.data.sources.caption_files.objects import read_json, read_jsonl
+    if kind in ("lines", "object", "cvat"):
+        from training.data.sources.caption_files.objects import read_cvat, read_json, read_jsonl
 
-        return read_jsonl if kind == "lines" else read_json
-    if kind == "cvat":
-        from training.data.sources.caption_files.tools import read_cvat
-
-        return read_cvat
+        return {"lines": read_jsonl, "object": read_json}.get(kind, read_cvat)
     from training.data.sources.caption_files.stored import read_pairs, read_parquet, read_tar
 
     return {"parquet": read_parquet, "tar": read_tar}.get(kind, read_pairs)

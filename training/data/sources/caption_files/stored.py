@@ -100,15 +100,6 @@ def _common_end(folder: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda two: two[0] == two[1] != "", parts))
 
 
-def lie_beside(root: Path) -> bool:
-    """Returns whether the first image of a folder has a text file of its name beside it."""
-    with os.scandir(root) as entries:
-        names = sorted(entry.name for entry in entries)
-    first = next((name for name in names if name.lower().endswith(IMAGE_SUFFIXES)), None)
-    stems = () if first is None else (os.path.splitext(first)[0], first)
-    return any(stem + suffix in names for stem in stems for suffix in PAIRED if suffix != ".xmp")
-
-
 def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, JSON or XMP."""
     longer, paired = 0, list(pairs(source.path))
@@ -178,12 +169,7 @@ def _has_name_of(text: str, image: str) -> bool:
 
 def _lines(source: Source, text: str) -> list[str]:
     """The lines of a file beside an image, or the description in its XMP."""
-    try:
-        content = read_text(Path(text))
-    except DataError as error:
-        kind = f"*{os.path.splitext(text)[1]}"
-        loop = f'for f in {kind}; do iconv -f ENCODING -t utf-8 "$f" > t && mv t "$f"; done'
-        raise DataError(f"{error} All of them, in their folder: `{loop}`.") from error
+    content = read_text(Path(text))
     if not text.lower().endswith(".xmp"):
         return content.splitlines()
     try:
