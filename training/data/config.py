@@ -24,8 +24,8 @@ _MISTAKEN = {"sp": "a code such as en, de or es (Spanish)", "kr": ""}
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """The data set and how its captions become words."""
+class DataSet:
+    """A data set: where its captions and images are, and how captions are split."""
 
     name: DataName = "scenes"
     """Name of the data set."""
@@ -51,18 +51,6 @@ class DataConfig:
     of the captions; None takes icu for such languages."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
-    capitals: bool | None = None
-    """Words regain their commonest written form in captions; None does so in German (de, lb)."""
-    min_count: PositiveInt = 5
-    """Words seen fewer times in the training captions become <unk>."""
-    vocabulary_size: PositiveInt | None = None
-    """Most words kept, by frequency; None keeps all that pass min_count."""
-    max_length: PositiveInt = 30
-    """Training captions are cut to this many words."""
-    mirror: bool = False
-    """Mirror images half of the time."""
-    random_crop: Annotated[float, Range(0, 0.5)] = 0.0
-    """Share of an image's height and width cropped at random; needs a trained encoder."""
     seed: NonNegativeInt = 0
     """Seed of drawn data sets."""
     limit: PositiveInt | None = None
@@ -71,9 +59,6 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_fields(self, "data")
         _check_language(self.language)
-        if self.capitals and self.unit == "characters":
-            expected = f"False with `--data.tokens {self.unit}`"
-            raise invalid_value("--data.capitals", expected, True, "key")
         if self.segmenter and self.unit != "words":
             expected = f"None with `--data.tokens {self.unit}`"
             raise invalid_value("--data.segmenter", expected, self.segmenter, "key")
@@ -97,18 +82,42 @@ class DataConfig:
         return self.tokens or default_unit(self.language)
 
     @property
-    def regains_capitals(self) -> bool:
-        """True if captions regain capitals: as chosen, or where nouns have them."""
-        if self.capitals is None:
-            return primary(self.language) in CAPITAL_NOUNS and self.unit != "characters"
-        return self.capitals
-
-    @property
     def splitting(self) -> dict[str, Any]:
         """Arguments of `tokenize` and `Vocabulary` for these captions."""
         by_language = default_segmenter(self.language) if self.unit == "words" else "spaces"
         segmenter = self.segmenter or by_language
         return {"unit": self.unit, "language": self.language, "segmenter": segmenter}
+
+
+@dataclass(frozen=True)
+class DataConfig(DataSet):
+    """The data set and how its captions become words."""
+
+    capitals: bool | None = None
+    """Words regain their commonest written form in captions; None does so in German (de, lb)."""
+    min_count: PositiveInt = 5
+    """Words seen fewer times in the training captions become <unk>."""
+    vocabulary_size: PositiveInt | None = None
+    """Most words kept, by frequency; None keeps all that pass min_count."""
+    max_length: PositiveInt = 30
+    """Training captions are cut to this many words."""
+    mirror: bool = False
+    """Mirror images half of the time."""
+    random_crop: Annotated[float, Range(0, 0.5)] = 0.0
+    """Share of an image's height and width cropped at random; needs a trained encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.capitals and self.unit == "characters":
+            expected = f"False with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.capitals", expected, True, "key")
+
+    @property
+    def regains_capitals(self) -> bool:
+        """True if captions regain capitals: as chosen, or where nouns have them."""
+        if self.capitals is None:
+            return primary(self.language) in CAPITAL_NOUNS and self.unit != "characters"
+        return self.capitals
 
 
 def _check_language(code: str) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +20,7 @@ from digits import hand_over
 from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
-from sat_tf.joining import Unit
+from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
@@ -29,7 +28,7 @@ from sat_tf.trained import published
 from sat_tf.trained.limits import FAMILIARITY, limit_files
 from training.cli import check_apart, peek_flag
 from training.config import read_run_config
-from training.data.config import DataConfig, DataName, Splits
+from training.data.config import DataSet
 from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split
 from training.data.sources import Source
@@ -51,41 +50,6 @@ UNREADABLE = "cannot be read"
 
 
 @dataclass(frozen=True)
-class GivenData:
-    """Data set of the given captions; a run knows its own."""
-
-    name: DataName | None = None
-    """Name of the data set; required with --captions."""
-    seed: NonNegativeInt | None = None
-    """Seed of drawn data sets; 0 by default."""
-    limit: PositiveInt | None = None
-    """Number of examples, the first of the split; all by default."""
-    splits: Splits | None = None
-    """Splits of flickr8k and flickr30k: official or karpathy."""
-    captions: str | None = None
-    """Caption file of a folder; the only one there by default."""
-    columns: str | None = None
-    """Columns of a folder's caption file, image=NAME,caption=NAME; by default, found by name."""
-    held_out: str | None = None
-    """Division of a folder without splits; for captions of a run, that of its config.json."""
-    image_dir: str | None = None
-    """Folder of the images; the data folder by default."""
-    tokens: Unit | None = None
-    """Tokens: words, characters or subwords; by default the language's."""
-    language: str | None = None
-    """Language code of the captions; en by default."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "data")
-
-    def config(self) -> DataConfig:
-        """Returns the data set as a run configures it."""
-        return DataConfig(
-            **{name: value for name, value in vars(self).items() if value is not None}
-        )
-
-
-@dataclass(frozen=True)
 class Arguments:
     """Caption a split and score the captions, or score captions from elsewhere."""
 
@@ -93,8 +57,8 @@ class Arguments:
     """Run folder of `python -m training.train`, or a published captioner's folder or name."""
     captions: Path | None = None
     """Instead of a run: JSON list of `image_id` and `caption`, one per image of the split."""
-    data: GivenData = field(default_factory=GivenData)
-    """Data set, with --captions."""
+    data: Annotated[DataSet, tyro.conf.FlagConversionOff] = DataSet()
+    """Data set, with --captions; a run knows its own."""
     data_dir: Path | None = None
     """Your copy of the data set; the one that the run was trained on by default."""
     split: str = "dev"
@@ -149,14 +113,13 @@ class Arguments:
             got = "neither" if self.run_dir is None else "both"
             raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
         if self.captions is None:
-            owner, flags = "--captions", {f"data.{k}": v for k, v in vars(self.data).items()}
+            owner, usual = "--captions", vars(DataSet())
+            flags = {f"data.{k}": v for k, v in vars(self.data).items() if v != usual[k]}
         else:
             names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
             flags = vars(self.search) | {name: getattr(self, name) for name in names}
             flags["deletion"] = self.deletion or None
             owner = "--run-dir"
-            if self.data.name is None:
-                raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
         for name, value in flags.items():
             if value is not None:
                 flag = name.replace("_", "-") if owner == "--run-dir" else name
@@ -198,6 +161,8 @@ def parse(argv: list[str]) -> Arguments:
     """Reads and checks the command line."""
     arguments = parse_flags(Arguments, argv, "training.evaluate")
     arguments.check()
+    if arguments.captions is not None and peek_flag("--data.name", argv) is None:
+        raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
 
@@ -266,7 +231,7 @@ def evaluate_captions(arguments: Arguments) -> None:
     Raises:
         DataError: The file is invalid, or its images are not those of the split.
     """
-    path, data = arguments.captions, arguments.data.config()
+    path, data = arguments.captions, arguments.data
     content = path.read_bytes()
     given = parse_captions(content, path)
     source, others = Source(data, arguments.data_dir), set()

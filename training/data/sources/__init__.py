@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from training.data.config import DataConfig
+from training.data.config import DataSet
 from training.data.examples import DataError, Split
 
 
-def check_there(data: DataConfig, data_dir: Path | None) -> None:
+def check_there(data: DataSet, data_dir: Path | None) -> None:
     """Checks that the folders and files that a configuration names are there; reads none.
 
     Raises:
@@ -46,7 +46,7 @@ class Source:
         DataError: The folder is missing, or the data cannot be used.
     """
 
-    def __init__(self, data: DataConfig, data_dir: Path | None) -> None:
+    def __init__(self, data: DataSet, data_dir: Path | None) -> None:
         self.files: tuple[Path, ...] = ()
         self.split = functools.partial(_load, data, data_dir=data_dir)
         check_there(data, data_dir)
@@ -64,7 +64,7 @@ class Source:
             self.split = functools.partial(found.split, limit=data.limit)
 
 
-def _load(data: DataConfig, split: str, data_dir: Path | None) -> Split:
+def _load(data: DataSet, split: str, data_dir: Path | None) -> Split:
     if data.name == "scenes":
         from training.data.sources import scenes
 
@@ -80,6 +80,6 @@ def _load(data: DataConfig, split: str, data_dir: Path | None) -> Split:
     return flickr.load(split, Path(data_dir), flickr.LAYOUTS[data.name], data.splits, data.limit)
 
 
-def load_split(data: DataConfig, split: str, data_dir: Path | None) -> Split:
+def load_split(data: DataSet, split: str, data_dir: Path | None) -> Split:
     """Loads one split of a data set; see `Source`."""
     return Source(data, data_dir).split(split)
