@@ -151,80 +151,36 @@ class DigitRunConfig:
 
 
 @dataclass(frozen=True)
-class PortionsRun(DigitRunConfig):
-    """A run of `digits.models.portions`."""
-
-    data: StripsData = field(default_factory=StripsData)
-    model: PortionsConfig = field(default_factory=PortionsConfig)
-
-
-@dataclass(frozen=True)
-class STNRun(DigitRunConfig):
-    """A run of `digits.models.stn` on single digits."""
-
-    data: CanvasData = field(default_factory=CanvasData)
-    model: STNConfig = field(default_factory=STNConfig)
-    fit: ConvolutionFitConfig = field(default_factory=ConvolutionFitConfig)
-
-
-@dataclass(frozen=True)
-class RAMRun(DigitRunConfig):
-    """A run of `digits.models.recurrent_attention.RAM` on single digits."""
-
-    data: CanvasData = field(default_factory=CanvasData)
-    model: RAMConfig = field(default_factory=RAMConfig)
-
-
-@dataclass(frozen=True)
-class DRAMRun(DigitRunConfig):
-    """A run of `digits.models.recurrent_attention.DRAM` on single digits."""
-
-    data: CanvasData = field(default_factory=CanvasData)
-    model: DRAMConfig = field(default_factory=DRAMConfig)
-
-
-@dataclass(frozen=True)
 class PairsRun(DigitRunConfig):
     """A run on pairs of digits that can learn from single ones first."""
 
-    data: PairData = field(default_factory=PairData)
     single_epochs: NonNegativeInt = 0
     """Epochs on single digits first, in a separate run beside this one (RUN_single) that
     initializes it; none with `--init-from`."""
 
 
-@dataclass(frozen=True)
-class PairsDRAMRun(PairsRun):
-    """A run of `digits.models.recurrent_attention.DRAM` on pairs of digits."""
-
-    model: DRAMConfig = field(default_factory=DRAMConfig)
-
-
-@dataclass(frozen=True)
-class PairsRAMRun(PairsRun):
-    """A run of `digits.models.recurrent_attention.RAM` on pairs of digits."""
-
-    model: RAMConfig = field(default_factory=RAMConfig)
-
-
-@dataclass(frozen=True)
-class PairsSTNRun(DigitRunConfig):
-    """A run of `digits.models.stn`, or of its classifier alone, on pairs of digits."""
-
-    data: PairData = field(default_factory=PairData)
-    model: STNConfig = field(default_factory=STNConfig)
-    fit: ConvolutionFitConfig = field(default_factory=ConvolutionFitConfig)
+def _run(
+    data: type[DigitData],
+    model: type,
+    fit: type[DigitFitConfig] = DigitFitConfig,
+    base: type[DigitRunConfig] = DigitRunConfig,
+) -> type[DigitRunConfig]:
+    """Makes the configuration of a system's runs: `base` with a data set, a model and a loop."""
+    groups = {"data": data, "model": model, "fit": fit}
+    fields = [(name, kind, field(default_factory=kind)) for name, kind in groups.items()]
+    return dataclasses.make_dataclass("DigitRun", fields, bases=(base,), frozen=True)
 
 
 SYSTEMS: dict[str, type[DigitRunConfig]] = {
-    "portions": PortionsRun,
-    "stn": STNRun,
-    "ram": RAMRun,
-    "dram": DRAMRun,
-    "pairs_dram": PairsDRAMRun,
-    "pairs_ram": PairsRAMRun,
-    "pairs_stn": PairsSTNRun,
+    "portions": _run(StripsData, PortionsConfig),
+    "stn": _run(CanvasData, STNConfig, ConvolutionFitConfig),
+    "ram": _run(CanvasData, RAMConfig),
+    "dram": _run(CanvasData, DRAMConfig),
+    "pairs_dram": _run(PairData, DRAMConfig, base=PairsRun),
+    "pairs_ram": _run(PairData, RAMConfig, base=PairsRun),
+    "pairs_stn": _run(PairData, STNConfig, ConvolutionFitConfig),
 }
+"""Configuration of the runs of each system, by its name in config.json."""
 
 
 def to_text(config: DigitRunConfig) -> str:

@@ -14,19 +14,13 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 
 from digits.config import (
+    SYSTEMS,
     CanvasData,
     ConvolutionFitConfig,
     DigitFitConfig,
     DigitRunConfig,
-    DRAMRun,
     PairData,
-    PairsDRAMRun,
-    PairsRAMRun,
     PairsRun,
-    PairsSTNRun,
-    PortionsRun,
-    RAMRun,
-    STNRun,
     StripsData,
 )
 from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
@@ -55,7 +49,7 @@ def _changed(base: DigitRunConfig, recipe: str, **groups: dict[str, Any]) -> Dig
 # --- Spatial Transformer ---
 
 # With batches of 128, up to a quarter more digits were wrong after as many epochs.
-_STN_ROTATED = STNRun(
+_STN_ROTATED = SYSTEMS["stn"](
     recipe="stn_rotated",
     data=_ROTATED,
     model=STNConfig(),
@@ -98,7 +92,7 @@ _STN_PAPER = tuple(
 
 # --- RAM ---
 
-_RAM_28 = RAMRun(
+_RAM_28 = SYSTEMS["ram"](
     recipe="ram_28",
     # Without augmentation, and always from the middle, it would memorise the training digits.
     data=CanvasData(size=28, shift=2, turn=15.0),
@@ -142,7 +136,7 @@ _GLIMPSES: dict[str, Any] = {
     # good: in one of two runs 19 % of pairs were wrong at the end.
     "aim_weight": 0.02,
 }
-_DRAM_PAIRS = PairsDRAMRun(
+_DRAM_PAIRS = SYSTEMS["pairs_dram"](
     recipe="dram_pairs",
     data=_PAIRS,
     model=DRAMConfig(**_GLIMPSES),
@@ -150,14 +144,14 @@ _DRAM_PAIRS = PairsDRAMRun(
     fit=DigitFitConfig(epochs=20, batch_size=64, patience=20),
     single_epochs=6,
 )
-_DRAM_DIGIT = DRAMRun(
+_DRAM_DIGIT = SYSTEMS["dram"](
     recipe="dram_digit",
     data=CanvasData(size=_PAIRS.size),
     model=dataclasses.replace(_DRAM_PAIRS.model, random_steps=300),
     optimizer=_ADAM,
     fit=dataclasses.replace(_DRAM_PAIRS.fit, epochs=_DRAM_PAIRS.single_epochs),
 )
-_RAM_PAIRS = PairsRAMRun(
+_RAM_PAIRS = SYSTEMS["pairs_ram"](
     recipe="ram_pairs",
     data=_PAIRS,
     model=RAMConfig(core="lstm", first_location="random", **_GLIMPSES),
@@ -165,14 +159,14 @@ _RAM_PAIRS = PairsRAMRun(
     fit=_DRAM_PAIRS.fit,
     single_epochs=_DRAM_PAIRS.single_epochs,
 )
-_RAM_DIGIT = RAMRun(
+_RAM_DIGIT = SYSTEMS["ram"](
     recipe="ram_digit",
     data=_DRAM_DIGIT.data,
     model=dataclasses.replace(_RAM_PAIRS.model, random_steps=300),
     optimizer=_ADAM,
     fit=_DRAM_DIGIT.fit,
 )
-_CONVNET = PairsSTNRun(
+_CONVNET = SYSTEMS["pairs_stn"](
     recipe="convnet_addition",
     data=_SUMS,
     model=STNConfig(attention="none"),
@@ -200,7 +194,7 @@ _PAIRED_PAPER = tuple(
 
 # --- portions of a strip ---
 
-_PORTIONS = PortionsRun(
+_PORTIONS = SYSTEMS["portions"](
     recipe="digits_soft",
     data=StripsData(shift=2, turn=15.0),
     model=PortionsConfig(attention="soft", queries="one", dropout=0.5),

@@ -77,20 +77,6 @@ def test_what_cannot_be_read_is_told_in_words(client, content, says):
     assert upload(client, drawing(), model="ram").status_code == 200  # and the page still works
 
 
-@pytest.mark.parametrize(
-    ("request_of", "status"),
-    [
-        (lambda client: client.post("/api/digits", data={"model": "ram"}), 400),
-        (lambda client: upload(client, drawing(), model="soft"), 404),
-        (lambda client: client.post("/api/digits", headers={"origin": "http://evil.org"}), 403),
-    ],
-    ids=["no image", "a captioner", "other site"],
-)
-def test_a_wrong_request_is_told_in_words(client, request_of, status):
-    answer = request_of(client)
-    assert answer.status_code == status and answer.json()["error"]
-
-
 @pytest.mark.slow
 def test_models_answer_in_a_process_of_their_own(tmp_path):
     folder, ends = write_reader(tmp_path / "ram", "ram"), []

@@ -16,13 +16,23 @@ REFERENCES = [
 ]
 
 
-def pycocoevalcap(name):
+def made_up(longest: int) -> tuple[list[str], list[list[str]]]:
+    """Captions of four words at random; their references have up to 14."""
+    rng = np.random.default_rng(longest)
+
+    def one(high: int) -> str:
+        return " ".join(rng.choice(["a", "dog", "runs", "on"], rng.integers(1, high)))
+
+    return [one(longest) for _ in range(40)], [[one(15) for _ in range(3)] for _ in range(40)]
+
+
+def pycocoevalcap(name, captions, references):
     from pycocoevalcap.bleu.bleu import Bleu
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge
 
-    found = {i: [text] for i, text in enumerate(tokenize(CAPTIONS))}
-    truth = {i: tokenize(texts) for i, texts in enumerate(REFERENCES)}
+    found = {i: [text] for i, text in enumerate(tokenize(captions))}
+    truth = {i: tokenize(texts) for i, texts in enumerate(references)}
     if name == "bleu":
         score, each = Bleu(4).compute_score(truth, found, verbose=0)
         return score[1], np.array(each[1])
@@ -30,13 +40,15 @@ def pycocoevalcap(name):
 
 
 @pytest.mark.parametrize("score", [bleu, cider, rouge_l])
-def test_scores_are_those_of_pycocoevalcap(score):
-    found = score(CAPTIONS, REFERENCES, **({"n": 2} if score is bleu else {}))
-    whole, each = pycocoevalcap(score.__name__)
+@pytest.mark.parametrize("corpus", [(CAPTIONS, REFERENCES), *map(made_up, (8, 15, 25))])
+def test_scores_are_those_of_pycocoevalcap(score, corpus):
+    found = score(*corpus, **({"n": 2} if score is bleu else {}))
+    whole, each = pycocoevalcap(score.__name__, *corpus)
     assert found.score == pytest.approx(100 * whole)
-    # Where nothing matches they have a tiny number, we none.
-    np.testing.assert_allclose(np.nan_to_num(found.per_image), 100 * np.array(each), atol=1e-5)
-    assert found.signature.startswith("lang:en|nrefs:1-2|tok:ptb-")
+    defined, theirs = ~np.isnan(found.per_image), 100 * np.array(each)
+    np.testing.assert_allclose(found.per_image[defined], theirs[defined], atol=1e-5)
+    assert (theirs[~defined] < 0.1).all()  # where nothing matches they have a tiny number, we none
+    assert found.signature.startswith("lang:en|nrefs:")
 
 
 def test_another_language_and_tokeniser_are_in_the_signature():
