@@ -51,10 +51,6 @@ class BahdanauAttention(keras.layers.Layer):
         Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), eq. 4, arXiv:1502.03044.
     """
 
-    # Traces the call for symbolic outputs: by `compute_output_shape` alone Keras would give them
-    # the dtype of the policy. The other layers of the decoder do the same.
-    compute_output_spec = keras.Operation.compute_output_spec
-
     @checked
     def __init__(self, attention_dim: PositiveInt = 512, **kwargs) -> None:
         # Keys are float32 under every policy; the projections cast their inputs.
@@ -83,12 +79,6 @@ class BahdanauAttention(keras.layers.Layer):
         self, hidden: tf.Tensor, annotations: tf.Tensor, keys: tf.Tensor | None = None
     ) -> tf.Tensor:
         return self.scores(hidden, self.keys(annotations) if keys is None else keys)
-
-    def compute_output_shape(
-        self, hidden_shape: tuple, annotations_shape: tuple, keys_shape: tuple | None = None
-    ) -> tuple:
-        del keys_shape
-        return (hidden_shape[0], annotations_shape[1])
 
     def scores(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         """Computes eq. 4 from keys, in float32 after the projections.

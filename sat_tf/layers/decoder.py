@@ -140,8 +140,6 @@ class RNNDecoder(keras.layers.Layer):
         Xu et al. (2015), arXiv:1502.03044.
     """
 
-    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
-
     @checked
     def __init__(
         self,
@@ -241,12 +239,6 @@ class RNNDecoder(keras.layers.Layer):
         )
         logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
         return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
-
-    def compute_output_shape(self, annotations_shape: tuple, words_shape: tuple) -> DecoderOutput:
-        """Returns the shapes of a call with one sample per caption."""
-        words, locations = tuple(words_shape), annotations_shape[1] if self.attends else 1
-        rest = (self.vocabulary_size,), (locations,), (), (), (self.config.hidden_dim,)
-        return DecoderOutput(*((*words, *shape) for shape in rest))
 
     def begin(
         self, annotations: tf.Tensor, seed: tf.Tensor | None = None

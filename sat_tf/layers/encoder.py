@@ -189,11 +189,6 @@ class Encoder(keras.layers.Layer):
     def _images_shape(self) -> tuple[int | None, ...]:
         return (None, self.image_size, self.image_size, 3)
 
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        self.check_shape(input_shape)
-        height, width = self.grid
-        return (input_shape[0], height * width, self.annotation_dim)
-
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),

@@ -56,8 +56,6 @@ class InitialState(keras.layers.Layer):
         Xu et al. (2015), Sec. 3.1.2, arXiv:1502.03044.
     """
 
-    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
-
     @checked
     def __init__(
         self,
@@ -104,10 +102,6 @@ class InitialState(keras.layers.Layer):
         hidden, cell = apply(self.hidden_mlp, salt=200), apply(self.memory_mlp, salt=100)
         return State(hidden, tf.cast(cell, tf.float32))
 
-    def compute_output_shape(self, mean_annotation_shape: tuple) -> State:
-        shape = (mean_annotation_shape[0], self.hidden_dim)
-        return State(shape, shape)
-
     def get_config(self) -> dict:
         config = {"hidden_dim": self.hidden_dim, "layers": self.layers, "dropout": self.dropout}
         return {**super().get_config(), **config}
@@ -153,8 +147,6 @@ class AttentionLSTMCell(keras.layers.Layer):
     References:
         Xu et al. (2015), eq. 1-3, arXiv:1502.03044.
     """
-
-    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
 
     @checked
     def __init__(
@@ -207,12 +199,6 @@ class AttentionLSTMCell(keras.layers.Layer):
         word, context = inputs[..., : self.embedding_dim], inputs[..., self.embedding_dim :]
         state = self.step(self.project_words(word), self.project_context(context), State(*states))
         return state.hidden, list(state)
-
-    def compute_output_shape(
-        self, inputs_shape: tuple, states_shape: Sequence[tuple]
-    ) -> tuple[tuple, list[tuple]]:
-        shape = (inputs_shape[0], self.hidden_dim)
-        return shape, [shape for _ in states_shape]
 
     def project_words(self, embeddings: tf.Tensor) -> tf.Tensor:
         """Computes the words' share of the gates, `[..., m] -> [..., 4 N]`, with the bias."""
@@ -361,8 +347,6 @@ class DeepOutput(keras.layers.Layer):
         Xu et al. (2015), eq. 7, arXiv:1502.03044; Pascanu et al. (2014), arXiv:1312.6026.
     """
 
-    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
-
     @checked
     def __init__(
         self,
@@ -410,12 +394,6 @@ class DeepOutput(keras.layers.Layer):
         elif seed is None and (self.hidden_dropout or self.dropout):
             seed = self.default_seeds.draw()
         return self.logits(hidden, self.project_context(context), embeddings, seed)
-
-    def compute_output_shape(
-        self, hidden_shape: tuple, context_shape: tuple, embeddings_shape: tuple
-    ) -> tuple:
-        del context_shape, embeddings_shape
-        return (*hidden_shape[:-1], self.vocabulary_size)
 
     def project_context(self, context: tf.Tensor) -> tf.Tensor:
         """Computes `L_z z`, `[..., D] -> [..., m]`: linear. `[..., 0]` if it is not read."""
