@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
-import dataclasses
 import errno
 import gc
 import json
@@ -15,8 +14,7 @@ import shlex
 import signal
 import sys
 import tempfile
-import typing
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,31 +50,6 @@ _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _UNREAD = 128 + signal.SIGPIPE
 _NOT_WRITTEN = 120  # as Python's, of output that could not be flushed
-_ELSEWHERE = {
-    "lr": "--optimizer.learning-rate",
-    "wd": "--optimizer.weight-decay",
-    "bs": "--fit.batch-size",
-    "batch": "--fit.batch-size",
-    "epoch": "--fit.epochs",
-    "max-epochs": "--fit.epochs",
-    "num-train-epochs": "--fit.epochs",
-    "model": "--encoder.name",
-    "backbone": "--encoder.name",
-    "fp16": "--fit.precision",
-    "amp": "--fit.precision",
-    "beam-size": "--search.beam",
-    "num-beams": "--search.beam",
-    "resume": "--run-dir",
-    "checkpoint": "--init-from",
-    "pretrained": "--init-from",
-    "finetune": "--init-from",
-    "fine-tune": "--init-from",
-    "data": "--data-dir",
-    "dataset": "--data-dir",
-    "output": "--run-dir",
-    "output-dir": "--run-dir",
-}
-"""Names of other programs' flags, with those of a command that takes a recipe's settings."""
 
 
 def program(module: str) -> str:
@@ -96,9 +69,6 @@ def command_line(module: str, *arguments: object) -> str:
 def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:
     """Parses the flags of a command; its `--help` shows the docstrings of their fields.
 
-    An unknown flag that is another program's name for one of ours, or a run that is not behind
-    `--run-dir`, gets a hint.
-
     Args:
         arguments: A dataclass with a field for each flag.
         argv: The command line; None for that of the process.
@@ -110,51 +80,12 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
     """
     import tyro
 
-    given = sys.argv[1:] if argv is None else argv
     try:
-        with _unbroken_docstrings():
-            return tyro.cli(arguments, args=given, prog=program(module), **options)
+        return tyro.cli(arguments, args=argv, prog=program(module), **options)
     except SystemExit as end:
-        if end.code:
-            known = {
-                field.name
-                for field in dataclasses.fields(typing.get_origin(arguments) or arguments)
-            }
-            print(*_hints(given, known), sep="\n", end="", file=sys.stderr)
-        else:
+        if not end.code:
             _reader_left()
         raise
-
-
-@contextlib.contextmanager
-def _unbroken_docstrings() -> Iterator[None]:
-    """Joins the lines of docstrings, whose breaks tyro would keep where they are indented."""
-    try:
-        from tyro import _docstrings
-
-        written = _docstrings.parse_docstring_from_object
-    except (ImportError, AttributeError):  # private names: without them help has more line breaks
-        yield
-        return
-    _docstrings.parse_docstring_from_object = lambda owner: {
-        field: " ".join(text.split()) for field, text in written(owner).items()
-    }
-    try:
-        yield
-    finally:
-        _docstrings.parse_docstring_from_object = written
-
-
-def _hints(argv: Sequence[str], known: Collection[str]) -> Iterator[str]:
-    """Yields the flag that was probably meant by each word that is none of those `known`."""
-    for before, word in zip(["", *argv], argv, strict=False):
-        flag = word.partition("=")[0].lstrip("-").replace("_", "-").lower()
-        if word[:1] == "-" and "config" in known and (meant := _ELSEWHERE.get(flag)):
-            yield f"Hint: `{word.partition('=')[0]}` is `{meant}` here.\n"
-        path = Path(word)
-        is_run = path.parts[:1] == ("runs",) or (path / "config.json").is_file()
-        if is_run and before[:2] != "--" and "run_dir" in known:
-            yield f"Hint: a run goes behind its flag: `--run-dir {shlex.quote(word)}`.\n"
 
 
 def printable(text: object) -> str:

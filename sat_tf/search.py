@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegativeInt, PositiveInt, check_argument
+from sat_tf.fields import NonNegative, NonNegativeInt, PositiveInt, checked
 from sat_tf.ops import top_tokens
 from sat_tf.vocabulary import END, PAD, START
 
@@ -56,18 +56,19 @@ class Hypotheses(NamedTuple):
     auxiliary: Nest
 
 
+@checked
 def beam_search(
     step: Step,
     state: Nest,
     *,
     batch_size: int | tf.Tensor,
-    beam: int,
-    max_length: int,
-    length_power: float = 0.0,
-    consensus: float = 0.0,
+    beam: PositiveInt,
+    max_length: PositiveInt,
+    length_power: NonNegative = 0.0,
+    consensus: NonNegative = 0.0,
     forbidden: Sequence[int] = (PAD, START),
-    min_length: int = 1,
-    no_repeat_ngram: int = 0,
+    min_length: NonNegativeInt = 1,
+    no_repeat_ngram: NonNegativeInt = 0,
     constants: Nest = (),
 ) -> Hypotheses:
     """Finds the best captions of each image: `max_y log p(y) / length(y)^p`, over a beam.
@@ -115,12 +116,9 @@ def beam_search(
         Wu et al. (2016), arXiv:1609.08144, for the power of the length.
     """
     rules = make_rules(beam, max_length, length_power, forbidden, min_length)
-    check_argument("no_repeat_ngram", no_repeat_ngram, NonNegativeInt)
     if no_repeat_ngram:
         step = _without_repeats(step, no_repeat_ngram)
         state = (state, tf.fill([batch_size, max_length], -1))
-    if not 0.0 <= consensus < math.inf:
-        raise invalid_value("consensus", "a finite number of at least 0", consensus)
     select = functools.partial(_best_continuations, rules.beam)
     trace = run(step, state, select, batch_size, rules, constants)
     found = read_hypotheses(trace, batch_size, rules)
@@ -223,15 +221,10 @@ def make_rules(
     """Returns the rules of a search.
 
     Raises:
-        ValueError: One is out of its range.
+        ValueError: The fewest words are more than the most.
     """
-    for name, value in (("beam", beam), ("max_length", max_length)):
-        check_argument(name, value, PositiveInt)
-    check_argument("min_length", min_length, NonNegativeInt)
     if min_length > max_length:
         raise invalid_value("min_length", f"at most `max_length`, {max_length}", min_length)
-    if not 0.0 <= length_power < math.inf:
-        raise invalid_value("length_power", "a finite number of at least 0", length_power)
     ids = tuple(int(token) for token in forbidden)
     return Rules(int(beam), int(max_length), float(length_power), ids, int(min_length))
 

@@ -178,12 +178,12 @@ def standardize(
     """
     import keras
 
-    from sat_tf.layers import patch_encoders, side_by_side
-    from sat_tf.layers.backbones import DEFAULT_TAPS
+    from sat_tf.layers import patch_encoders
+    from sat_tf.layers.backbones import DEFAULT_TAPS, STANDARDIZE
 
     network = _loaded(config)
     if JOIN in config.name:
-        norm = network.get_layer(side_by_side.STANDARDIZE)
+        norm = network.get_layer(STANDARDIZE)
         before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
         norm.moving_mean.assign(norm.moving_mean + mean * before)
         norm.moving_variance.assign((deviation * before) ** 2)
@@ -218,8 +218,8 @@ def _loaded(config: EncoderConfig) -> keras.Model:
     """Returns the network with its weights, a transformer at its original size."""
     import keras
 
-    from sat_tf.layers import patch_encoders, side_by_side
-    from sat_tf.layers.backbones import load_weights, whole
+    from sat_tf.layers import patch_encoders
+    from sat_tf.layers.backbones import build, load_weights, whole
 
     name = config.name
     if name in RECTIFIED:  # whole: the file of its weights is
@@ -231,7 +231,7 @@ def _loaded(config: EncoderConfig) -> keras.Model:
     if JOIN in name:
         policy = keras.DTypePolicy("float32")
         parts = config.layer, config.weights, policy
-        return side_by_side.build(name, config.image_size, *parts)[0]
+        return build(name, config.image_size, *parts)[0]
     backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
     backbone.load_weights(str(config.weights))
     return backbone

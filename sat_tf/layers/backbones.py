@@ -1,4 +1,9 @@
-"""Backbones of the encoder: networks by name, cut at a layer, with weights."""
+"""Backbones of the encoder: networks by name, cut at a layer, with weights; or several of them.
+
+`A+B` puts two side by side: each location has the annotations of both. A transformer's patches tell
+where things are, a convolutional network's channels what they are called. Layers and weights are
+joined as the names are: `keras_hub:dinov2_small+mobilenet_v2`, tapped at `stage10+out_relu`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from types import ModuleType
 import keras
 
 from sat_tf.compat import default_policy
-from sat_tf.config import HUB, SCENES_CNN
+from sat_tf.config import HUB, JOIN, SCENES_CNN
 from sat_tf.errors import invalid_value
 
 # Any other network is tapped at its last 4-D layer.
@@ -26,6 +31,8 @@ DEFAULT_TAPS = {
     **{f"efficientnet_v2{size}": "top_activation" for size in ("s", "m", "l")},
 }
 
+STANDARDIZE = "standardize"
+"""Name of the normalisation after backbones side by side."""
 _DOWNLOAD_TIMEOUT = 30.0  # seconds
 
 
@@ -89,19 +96,27 @@ def build(
 ) -> tuple[keras.Model, str]:
     """Builds the network up to the layer tapped.
 
+    Of several side by side, maps are repeated to the size of the largest, then standardised by a
+    batch normalisation that does nothing unless its statistics were set, by `training.standardize`.
+    Their pixels are normalised inside, for each backbone in its own way.
+
     Args:
-        name: A canonical name.
+        name: A canonical name, or `A+B`.
         image_size: Side of the square input, pixels.
-        tap: Name of the layer to tap, or None for the default.
-        weights: `imagenet`, the path of a weights file, or None for random weights.
+        tap: Name of the layer to tap, or None for the default; `X+Y` for two.
+        weights: `imagenet`, the path of a weights file, or None for random weights; `F+G`, a file
+            of each, or one of the whole, for two.
         policy: Dtype policy of the network.
 
     Returns:
         The model, from pixels to annotations `[B, h, w, D]`, and the layer's name.
 
     Raises:
-        ValueError: An argument is invalid, or the weights cannot be loaded or do not fit.
+        ValueError: An argument is invalid, the weights cannot be loaded or do not fit, or maps
+            cannot be brought to one size.
     """
+    if JOIN in name:
+        return _side_by_side(name, image_size, tap, weights, policy)
     hub = name.startswith(HUB)
     pretrained = weights == "imagenet" and not hub and name != SCENES_CNN
     if hub:
@@ -117,6 +132,61 @@ def build(
             return patch_encoders.tap(network, name, tap)
         layer = _tapped_layer(network, name, tap)
         return keras.Model(network.inputs, layer.output, name=name), layer.name
+
+
+def _side_by_side(
+    name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
+) -> tuple[keras.Model, str]:
+    from sat_tf.encoder_names import parts
+
+    names = name.split(JOIN)
+    taps = parts("tap", "layer", tap, names) if tap else [None] * len(names)
+    of_all = weights if weights and JOIN not in weights and weights != "imagenet" else None
+    files = _files(None if of_all else weights, names)
+    pixels = keras.Input((image_size, image_size, 3))
+    maps, layers = [], []
+    for number, part in enumerate(names):
+        network, layer = build(part, image_size, taps[number], files[number], policy)
+        network.name = f"network_{number}"
+        maps.append(network(preprocessor(part)(pixels)))
+        layers.append(layer)
+    joined = keras.layers.Concatenate(dtype=policy)(_of_one_size(maps, names, policy))
+    norm = keras.layers.BatchNormalization(
+        center=False, scale=False, epsilon=0.0, dtype=policy, name=STANDARDIZE
+    )
+    network = keras.Model(pixels, norm(joined), name="side_by_side")
+    if of_all:
+        load_weights(network, of_all, name)
+    return network, JOIN.join(layers)
+
+
+def _files(weights: str | None, names: list[str]) -> list[str | None]:
+    if weights in (None, "imagenet"):
+        return [weights] * len(names)
+    from sat_tf.encoder_names import parts
+
+    files = parts("weights", "weights", weights, names)
+    if None in files:
+        expected = f"a file for each of {', '.join(names)}, or none for random weights"
+        raise invalid_value("weights", expected, repr(weights), flag="--encoder.weights")
+    return [None if file.lower() == "none" else file for file in files]
+
+
+def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> list:
+    """Repeats the cells of smaller maps, up to the size of the largest."""
+    height, width = (max(map_.shape[axis] for map_ in maps) for axis in (1, 2))
+    if any(height % map_.shape[1] or width % map_.shape[2] for map_ in maps):
+        sizes = ", ".join(
+            f"{map_.shape[1]} x {map_.shape[2]} of {name}"
+            for map_, name in zip(maps, names, strict=True)
+        )
+        expected = "maps whose sides divide those of the largest"
+        raise invalid_value("tap", expected, sizes, flag="--encoder.layer")
+    repeats = [(height // map_.shape[1], width // map_.shape[2]) for map_ in maps]
+    return [
+        keras.layers.UpSampling2D(repeat, dtype=policy)(map_)
+        for repeat, map_ in zip(repeats, maps, strict=True)
+    ]
 
 
 def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
@@ -170,6 +240,8 @@ def freeze_before(network: keras.Model, name: str) -> None:
 
 def preprocessor(name: str) -> Callable:
     """Returns the function that normalises pixels, 0 to 255, before the network."""
+    if JOIN in name:
+        return lambda images: images
     if name == SCENES_CNN:
         return lambda images: images / 127.5 - 1.0
     if name.startswith(HUB):

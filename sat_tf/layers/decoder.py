@@ -7,7 +7,6 @@ m embedding width, A attention width, K vocabulary.
 from __future__ import annotations
 
 import dataclasses
-import typing
 from typing import NamedTuple
 
 import keras
@@ -16,7 +15,7 @@ from keras import ops
 
 from sat_tf.config import DecoderConfig
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_argument, checked
+from sat_tf.fields import PositiveInt, checked
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.lstm import (
     AttentionLSTMCell,
@@ -148,11 +147,9 @@ class RNNDecoder(keras.layers.Layer):
         attends: bool = True,
         **kwargs,
     ) -> None:
-        hints = typing.get_type_hints(DecoderConfig, include_extras=True)
-        given = {name: kwargs.pop(name) for name in hints if name in kwargs}
+        names = {field.name for field in dataclasses.fields(DecoderConfig)}
+        given = {name: kwargs.pop(name) for name in names & set(kwargs)}
         super().__init__(autocast=False, **kwargs)
-        for name, value in given.items():
-            check_argument(name, value, hints[name])
         self.config = config = dataclasses.replace(config or DecoderConfig(), **given)
         self.vocabulary_size, self.attends = vocabulary_size, attends
         self.default_seeds = DefaultSeeds()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from types import ModuleType
 from typing import Any
 
 import keras
@@ -13,21 +12,12 @@ from keras import ops
 
 from sat_tf.config import HUB, JOIN, SCENES_CNN
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_argument
+from sat_tf.fields import PositiveInt, checked
 from sat_tf.layers import backbones
 from sat_tf.ops import at_least_one_row
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
-
-
-def _builder(name: str) -> ModuleType:
-    """Returns the module that builds a backbone of this name, or several side by side."""
-    if JOIN not in name:
-        return backbones
-    from sat_tf.layers import side_by_side
-
-    return side_by_side
 
 
 def _canonical_name(name: str) -> str:
@@ -41,18 +31,17 @@ def _canonical_name(name: str) -> str:
 def _warn_if_random(name: str, weights: str | None) -> None:
     """Warns of a frozen encoder with random weights; `scenes_cnn`, made to be trained, aside."""
     names = name.split(JOIN)
-    files = weights.split(JOIN) if weights and len(names) > 1 else [weights]
-    if len(files) == 1:
-        files *= len(names)
+    files = str(weights).split(JOIN, len(names) - 1)
+    files *= len(names) // len(files)
     pairs = zip(names, files, strict=True)
-    parts = [part for part, file in pairs if str(file).lower() == "none" and part != SCENES_CNN]
+    parts = [part for part, file in pairs if file.lower() == "none" and part != SCENES_CNN]
     if not parts:
         return
     wanted = "a file" if any(part.startswith(HUB) for part in parts) else '"imagenet" or a file'
     warnings.warn(
         f"The encoder {' and '.join(parts)} is frozen with random weights: give {wanted} as "
         "`weights` (`--encoder.weights`), or train it with `trainable=True`.",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -107,10 +96,11 @@ class Encoder(keras.layers.Layer):
         Xu et al. (2015), Sec. 3.1.1, arXiv:1502.03044.
     """
 
+    @checked
     def __init__(
         self,
         backbone: str = "vgg19",
-        image_size: int = 224,
+        image_size: PositiveInt = 224,
         tap: str | None = None,
         weights: str | None = None,
         trainable: bool = False,
@@ -123,9 +113,9 @@ class Encoder(keras.layers.Layer):
         if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
         self.backbone = _canonical_name(backbone)
-        self.image_size = int(check_argument("image_size", image_size, PositiveInt))
+        self.image_size = int(image_size)
         self.weights_source = None if weights is None else str(weights)
-        self.network, self.tap = _builder(self.backbone).build(
+        self.network, self.tap = backbones.build(
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
@@ -165,8 +155,7 @@ class Encoder(keras.layers.Layer):
         if images.shape.rank is None or None in images.shape[1:]:
             images = tf.ensure_shape(images, self._images_shape)
         images = ops.cast(images, "float32")
-        if JOIN not in self.backbone:  # otherwise each network inside normalises in its own way
-            images = backbones.preprocessor(self.backbone)(images)
+        images = backbones.preprocessor(self.backbone)(images)
         from_scratch = self.trainable and self.trainable_from is None
         network = functools.partial(self.network, training=bool(training) and from_scratch)
         maps = at_least_one_row(network, images)

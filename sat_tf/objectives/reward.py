@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.fields import Range, checked
+from sat_tf.fields import NonNegativeInt, PositiveInt, Range, checked
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.estimators import (
@@ -223,15 +223,16 @@ def _split(seed: tf.Tensor) -> list[tf.Tensor]:
     return tf.unstack(step_seeds(seed, 2))
 
 
+@checked
 def sample(
     step: Step,
     state: Nest,
     *,
     batch_size: int | tf.Tensor,
-    max_length: int,
+    max_length: PositiveInt,
     seed: tf.Tensor | Sequence[int],
     forbidden: Sequence[int] = (PAD, START),
-    min_length: int = 1,
+    min_length: NonNegativeInt = 1,
 ) -> Hypotheses:
     """Draws one caption per image: `y_t ~ softmax(log_probs)`.
 

@@ -8,12 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sat_tf.commands import command_line, exit_status, json_line, loading, parse_flags
+from sat_tf.commands import command_line, exit_status, json_line, loading
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
@@ -67,21 +66,6 @@ def test_a_command_line_can_be_typed_whatever_its_paths_are():
 def test_a_command_line_goes_on_as_it_began(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["sat-tf train", "--seed", "1"])
     assert command_line("training.evaluate", "--run-dir", "a") == "sat-tf evaluate --run-dir a"
-
-
-@pytest.mark.parametrize(
-    ("argv", "hint"),
-    [
-        (["--lr", "0.1"], "Hint: `--lr` is `--optimizer.learning-rate` here.\n"),
-        (["--Beam_Size=3"], "Hint: `--Beam_Size` is `--search.beam` here.\n"),
-        (["runs/x"], "Hint: a run goes behind its flag: `--run-dir runs/x`.\n"),
-        (["--run-dir", "runs/x", "--foo"], ""),
-    ],
-)
-def test_words_of_other_programs_and_runs_without_their_flag_get_a_hint(argv, hint, capsys):
-    with pytest.raises(SystemExit):
-        importlib.import_module("training.train").main(argv)
-    assert "".join(capsys.readouterr().err.partition("Hint: ")[1:]) == hint
 
 
 @pytest.mark.parametrize("command", ["training.train --help", "sat_tf --help"])
@@ -198,23 +182,3 @@ def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):
         os.write(2, b"the reason\n")
         raise ImportError
     assert capfd.readouterr().err == "the reason\n"
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Flags of a command."""
-
-    out: str = "here"
-    """Folder of the figures, of the reports and of the maps, one of each for every image; by
-    default a new one (made beside
-    the photographs)."""
-
-
-def test_help_wraps_docstrings_to_the_terminal_alone(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "400")
-    assert parse_flags(Flags, ["--out", "there"], "a.command").out == "there"
-    with pytest.raises(SystemExit):
-        parse_flags(Flags, ["--help"], "a.command")
-    said = capsys.readouterr().out
-    assert "usage: python -m a.command" in said
-    assert "every image; by default a new one (made beside the photographs)." in said

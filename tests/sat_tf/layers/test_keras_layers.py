@@ -155,7 +155,10 @@ def test_layers_follow_the_conventions_of_keras(name, tmp_path):
     [
         (lambda: sat_tf.BahdanauAttention(0), "`attention_dim`: expected a number of at least 1"),
         (lambda: sat_tf.RNNDecoder("100"), "`vocabulary_size`: expected int, got '1"),
-        (lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"), "`output_dropout`: expected float"),
+        (
+            lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"),
+            "`--decoder.output_dropout`: expected float",
+        ),
         (lambda: sat_tf.InitialState(4, layers=-2), "`layers`: expected a number of at least 0"),
         (lambda: sat_tf.InitialState(4, dropout=1.0), r"`dropout`: expected a number in \[0, 1\)"),
     ],
