@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections.abc import Mapping
 
 from sat_tf.joining import UNSPACED
 
@@ -125,6 +126,32 @@ _LETTERS = {
     "os": {"\u00e6": "\u04d5", "\u00c6": "\u04d4"},
     **dict.fromkeys(("ak", "tw", "ee", "gaa"), {"\u03b5": "\u025b", "\u037b": "\u0254"}),
 }
+_BRITISH = (
+    (re.compile(r"(?<=\w{3})our(?=$|s$|ed$|ing$|ful$|ite$|ites$|hood$)"), "or"),
+    (re.compile(r"(?<=\w{2}[btst])re(?=s?$)"), "er"),
+    (re.compile(r"(?<=\w{3})is(?=e$|es$|ed$|ing$)"), "iz"),
+    (re.compile(r"(?<=\w{3}e)ll(?=ed$|ing$|ers?$)"), "l"),
+    (re.compile(r"^grey(?=$|s$|ish$)"), "gray"),
+    (
+        re.compile(r"^(?:py(?=jama)|mou(?=stache))"),
+        lambda found: {"py": "pa", "mou": "mu"}[found[0]],
+    ),
+)
+
+
+def both_spellings(words: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Lists British words whose American form is there, too, the commonest pairs first.
+
+    Args:
+        words: English words in small letters, and how often each occurs.
+    """
+    found = []
+    for word in words:
+        for pattern, instead in _BRITISH:
+            other = pattern.sub(instead, word)
+            if other != word and other in words:
+                found.append((word, other))
+    return sorted(found, key=lambda pair: -min(words[one] for one in pair))
 
 
 def respelled(text: str, language: str) -> str:

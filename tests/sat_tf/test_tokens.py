@@ -8,6 +8,7 @@ import pytest
 
 from sat_tf import tokens
 from sat_tf.joining import join, joining, whole_words
+from sat_tf.spellings import both_spellings
 from sat_tf.subwords import learn_subwords
 from sat_tf.tokens import comparable, default_segmenter, default_unit, tokenize
 from sat_tf.vocabulary import UNK, Vocabulary
@@ -200,6 +201,16 @@ def test_characters_are_clusters_that_keep_numbers(caption, text):
     found = tokenize(caption, "characters", "zh")
     assert join(found, *joining("characters")) == text
     assert tokenize(text, "characters", "zh") == found
+
+
+def test_words_that_are_spelt_in_two_ways_are_found():
+    words = dict.fromkeys(
+        ["colours", "colors", "four", "for", "there", "centre", "center", "travelled", "traveled"],
+        2,
+    )
+    words |= {"grey": 9, "gray": 5, "realise": 1, "moustache": 1, "mustache": 1, "honour": 1}
+    expected = [("colours", "colors"), ("centre", "center"), ("travelled", "traveled")]
+    assert both_spellings(words) == [("grey", "gray"), *expected, ("moustache", "mustache")]
 
 
 def test_a_conjunct_and_a_family_are_one_character():

@@ -27,6 +27,7 @@ from sat_tf.encoder_names import WITHOUT_NETWORK
 from sat_tf.fields import flat, to_dict
 from sat_tf.files import as_utf8
 from sat_tf.joining import primary
+from sat_tf.spellings import both_spellings
 from sat_tf.stderr import progress_bar
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
@@ -56,6 +57,7 @@ _MANY_REPEATED = 0.05
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI")
 _UNSPACED += ("JAVANESE", "BALINESE", "TAI LE", "TAI THAM", "TAI VIET", "NEW TAI LUE")
 _SCRIPT = re.compile(r"NEW TAI LUE|TAI \w+|\S+")  # at the start of a letter's Unicode name
+_NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _MANY_ALIKE, _FEW_ALIKE = 0.05, 3  # share, and number, of images with one caption
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
 _WORDS = re.compile(r"\w+")
@@ -210,6 +212,9 @@ def _add_captions(found: Survey, data: DataConfig, vocabulary: Vocabulary) -> Am
             alike.update(key for key in said if key)
             written |= said
         amount = amount or Amount.of(used, words.rows)
+    if primary(data.language) == "en":
+        said = Counter(word for key in alike for word in key.split())
+        report["both_spellings"] = both_spellings(said)
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
@@ -298,6 +303,7 @@ def caption_figures(words: CaptionWords, vocabulary: Vocabulary, max_length: int
         "without_words": len(ids) - len(spoken),
         "repeated": int(repeats.sum()),
         "images_with_repeats": int(np.count_nonzero(repeats)),
+        "nothing": sum(c.strip().lower() in _NOTHING for c in split.captions),
         "signs": dict(islice(signs.items(), _NAMED_SIGNS)),
         "with_signs": sum(any(chunk in signs for chunk in c.split()) for c in split.captions),
         "length": _distribution(spoken),
@@ -424,6 +430,11 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
+    if nothing := sum(split["nothing"] for split in splits.values()):
+        yield (
+            f"{counted(nothing, 'caption')} with nothing but nan, none or null, as programs write "
+            "empty cells: empty them, or remove their rows."
+        )
     with_signs = sum(split["with_signs"] for split in splits.values())
     if with_signs > _MANY_SIGNS * sum(split["captions"] for split in splits.values()):
         signs = [item for split in splits.values() for item in split["signs"].items()][:3]
@@ -465,6 +476,9 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions look like {report['language']}: is `--data.language` really "
             f"{config.language}?"
         )
+    if pairs := report.get("both_spellings"):
+        shown = ", ".join("/".join(pair) for pair in pairs[:3])
+        yield f"References spell words in two ways ({shown}): BLEU and CIDEr take them for others."
     if note := note_on_scores(**config.splitting):
         yield note
 

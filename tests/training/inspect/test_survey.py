@@ -50,6 +50,7 @@ def test_figures_are_those_counted_by_hand():
         "without_words": 1,
         "repeated": 0,
         "images_with_repeats": 0,
+        "nothing": 0,
         "signs": {},
         "with_signs": 0,
         "length": {"min": 3, "median": 5, "p95": pytest.approx(6.8), "max": 7},
@@ -58,11 +59,13 @@ def test_figures_are_those_counted_by_hand():
     }
 
 
-def test_captions_twice_are_counted():
+def test_captions_twice_or_of_empty_cells_are_counted():
     split = split_of(("A dog.", "a dog", "a cat", "a dog !"), ("a dog", "!!!", "..."))
     vocabulary = Vocabulary.from_captions(["a dog"], min_count=1)
     figures = caption_figures(words_of(split), vocabulary, max_length=3)
     assert (figures["repeated"], figures["images_with_repeats"]) == (2, 1)
+    figures = caption_figures(words_of(split_of(("NaN ", "a dog"))), vocabulary, max_length=3)
+    assert figures["nothing"] == 1
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
@@ -99,7 +102,7 @@ def test_scripts_are_shares_of_letters():
 SPLIT = {
     **dict.fromkeys(("rotated", "mostly_outside", "dark", "images_of_earlier_splits"), 0),
     **dict.fromkeys(("blank", "without_words", "images_with_repeats", "no_file"), 0),
-    "cut_share": 0,
+    **{"nothing": 0, "cut_share": 0},
     **{"listed": 100, "used": 100, "captions": 500, "unknown_share": 0.01},
     **{
         "outside": {"max": 91},
@@ -136,6 +139,7 @@ def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[
         ({"blank": None, "without_words": 1}, "1 caption without a word"),
         ({"images_with_repeats": 20}, "20 images of dev with a caption twice or more"),
         ({"no_file": 50}, "50 of 100 images of dev have no file: name the folder"),
+        ({"nothing": 1}, "1 caption with nothing but nan"),
         ({"mostly_outside": 20}, "20 images of 200 mostly outside the central square"),
         ({"dark": 1}, "1 image nearly black"),
         ({"with_signs": 40}, "41 captions with numbers or signs .* such as '95%' .'95'."),

@@ -53,7 +53,6 @@ AT_ONCE = {
     "tokens without suffixes": {"c.txt": rows("", "{n}#enc#0\t{c}")},
     "a name, a space, a caption": {"hi.txt": rows("", "{n} {c}")},
     "pipes": {"r.csv": rows(PIPES, "{n}.jpg| 0| {c}")},
-    "an index column": {"c.csv": rows(",image,caption", "7,{n}.jpg,{c}")},
     "further columns": {"c.csv": rows("id,image,w,caption", "7,{n}.jpg,3,{c}")},
     "separators at the ends": {"c.csv": rows("image,caption,,", "{n}.jpg,{c},,")},
     "other headings": {"c.csv": rows("Filename;Beschreibung", "{n}.jpg;{c}")},
@@ -61,7 +60,6 @@ AT_ONCE = {
     "no header": {"c.csv": rows("", "{n}.jpg,{c}")},
     "no header or suffixes": {"captions.txt": rows("", "{n}\t{c}")},
     "CR line ends": {"c.csv": rows("image,caption", "{n}.jpg,{c}", end="\r")},
-    "CR line ends of tokens": {"c.token": rows("", "{n}.jpg#0\t{c}", end="\r")},
     "sep=;": {"c.csv": rows("sep=;\nimage;caption", "{n}.jpg;{c}")},
     "a table below its columns": {"c.json": {"columns": ["image", "caption"], "data": RECORDS}},
     "columns of pandas in another order": {
@@ -87,10 +85,6 @@ AT_ONCE = {
     "rows of pandas": {"c.json": {"columns": ["x", "y"], "data": [["a.jpg", A], ["b.jpg", B]]}},
     "lists side by side": {"c.json": {"images": ["a.jpg", "b.jpg"], "captions": [A, B]}},
     "web addresses": {"c.csv": rows("url,image,caption", "x,https://x.y/i/{n}.jpg?w=3,{c}")},
-    "JSON lines with one caption": {"c.jsonl": RECORDS},
-    "hugging face's table": {"metadata.csv": rows("file_name,text", "{n}.jpg,{c}")},
-    "a list": {"c.json": RECORDS},
-    "name to caption": {"c.json": {"a.jpg": A, "b.jpg": B}},
     "name to captions": {"c.json": {"a.jpg": [A], "b": [B]}},
     "name to record": {"c.json": {"a.jpg": {"captions": [A]}, "b.jpg": {"captions": [B]}}},
     "AI Challenger": {
@@ -155,9 +149,6 @@ AT_ONCE = {
     },
     "names below a key": {"c.json": {"version": 1, "annotations": {"a.jpg": A, "b.jpg": [B]}}},
     "names by kind": {"c.json": {"cats": {"a.jpg": A}, "dogs": {"b.jpg": [B]}}},
-    "numbers that name records": {
-        "c.json": {"0": {"caption": A, "uuid": "a"}, "1": {"caption": B, "uuid": "b"}}
-    },
     "addresses beside names": {
         "c.json": each(
             lambda n, c: {"link": f"http://x/{n}.jpg", "shown": f"{n}.jpg", "caption": c}
@@ -170,13 +161,8 @@ AT_ONCE = {
             for n, c in (("a", A), ("b", B))
         }
     },
-    "an empty column of texts": {"c.csv": rows("image,text,words", "{n}.jpg,,{c}")},
     "splits of many names": {
         "c.csv": table("image,caption,split", f"a.jpg,{A},train2014", f"b.jpg,{B},qual_dev")
-    },
-    "one of two tables": {
-        "c.csv": rows("image,caption", "{n}.jpg,{c}"),
-        "links.csv": rows("image,link", "{n}.jpg,http://x/{n}"),
     },
     "JSON beside images": {"a.json": {"shapes": [], "caption": A}, "b.json": {"caption": B}},
     "pairs of files": {"a.txt": A, "b.txt": B + "\n"},

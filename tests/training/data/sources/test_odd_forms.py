@@ -27,7 +27,6 @@ OF_A = {
     "a description of Google Photos": {
         "a.jpg.json": {"title": "a.jpg", "description": A, "url": "https://x/1"}
     },
-    "two files of an image's name": {"a.txt": A, "a.jpg.txt": B},
     "values within objects": {
         "c.json": [{"pk": 1, "fields": {"image": [{"filename": "a.jpg"}], "caption": A}}]
     },
@@ -342,18 +341,6 @@ def test_numbers_of_something_else_name_no_images(tmp_path):
         folder = write(tmp_path / header, {"1.jpg": b"", "2.jpg": b"", "c.csv": text})
         with pytest.raises(DataError, match="with no image file"):
             load("train", folder)
-
-
-def test_coco_names_the_split_of_an_image_by_data_split_too(tmp_path):
-    content = {
-        "images": [
-            {"id": n, "file_name": f"{n}.jpg", "data_split": s}
-            for n, s in enumerate(("train", "val"))
-        ],
-        "annotations": [{"image_id": n, "caption": A} for n in range(2)],
-    }
-    folder = write(tmp_path, {"0.jpg": b"", "1.jpg": b"", "c.json": content})
-    assert everything(folder)[1] == {"0.jpg": "train", "1.jpg": "dev"}
 
 
 def test_images_alone_in_lists_of_a_parquet_file_are_read(tmp_path):
