@@ -123,16 +123,15 @@ class Dataset:
         """Returns a split, with the SHA-256 of its image files."""
         return self._splits[name]
 
-    def write(self, path: Path) -> bool:
-        """Writes the record file, unless this data set was read from it; returns whether it did."""
+    def write(self, path: Path) -> None:
+        """Writes the record file, unless this data set was read from it."""
         if self._recorded:
-            return False
+            return
         draft = path.with_name(f".{path.name}.tmp")
         with draft.open("wb") as file:
             file.writelines(_checked(self._lines()))
         sync(draft)
         os.replace(draft, path)
-        return True
 
     def _lines(self) -> Iterator[bytes]:
         splits, base = self._splits, self._base

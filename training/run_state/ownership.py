@@ -253,7 +253,8 @@ def begin_run(
     for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
         known.unlink(missing_ok=True)
     claim(folder.path, config_text, origin and origin.name, records)
-    if dataset.write(folder.dataset) and data.config.name != "scenes":
+    dataset.write(folder.dataset)
+    if data.config.name != "scenes" and not folder.contact_sheet.exists():
         from training.data.contact_sheet import write_contact_sheet
 
         write_contact_sheet(folder.contact_sheet, data.train, data.config.language)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,20 +17,23 @@ from sat_tf.trained import published, runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
+from training.config import read_run_config
 from training.data.dataset import read_data_dir
 from training.evaluate.command import main as evaluate
+from training.inputs import Inputs
 from training.resolve import settled
 from training.run_state.ownership import (
     BOXES,
     LOCATOR,
     PREDICTIONS,
     Contents,
+    begin_run,
     check_data,
     claim,
     data_records,
     exclusive_lock,
 )
-from training.train import main, parse
+from training.train import main, parse, read_data
 
 WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 
@@ -250,6 +254,17 @@ def test_a_run_keeps_the_split_of_its_folder(tmp_path):
     assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
     assert held_out(started, other, tmp_path / "link") == "0.125,0.25"
     assert held_out(new, other) is held_out(started, other, tmp_path) is None
+
+
+def test_a_contact_sheet_that_a_kill_prevented_is_drawn_at_the_next_start(photographs, tmp_path):
+    folder = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
+    folder.contact_sheet.unlink()
+    config = read_run_config(folder.path)
+    places = photographs.cache_dir, photographs.data_dir
+    read = read_data(config, folder.path, *places, say=lambda _: None)
+    inputs = Inputs(*[SimpleNamespace(known={})] * 2)
+    begin_run(folder, read.settings, None, read.data, inputs, read.dataset, read.data_dir)
+    assert folder.contact_sheet.is_file()
 
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):
