@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sat_tf.captioner import Captioner
     from sat_tf.search import Hypotheses
-    from sat_tf.trained.explain import Explanation, WordByWord
+    from sat_tf.trained.explain import Explanation
     from sat_tf.trained.lite.captioner import LiteRTCaptioner
 
 _BATCH = 64  # images of a list that the model captions at once
@@ -82,7 +82,6 @@ class TrainedCaptioner:
             graphs.limits = self.limits
         self.after_first_caption: Callable[[], object] | None = None
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
-        self._reader: tf.types.experimental.PolymorphicFunction | None = None
 
     def __repr__(self) -> str:
         attention, encoder = self.config.attention.kind, self.config.encoder
@@ -141,7 +140,6 @@ class TrainedCaptioner:
         if self._model is not None:
             self._model.config = self._config
         self._searches.clear()
-        self._reader = None
         self.limits = self.limits._replace(confidence=None)  # it is of captions by the other choice
 
     @overload
@@ -222,7 +220,7 @@ class TrainedCaptioner:
             ValueError: The image cannot be read; or the sentence has no word, too many, or none
                 that the captioner knows.
         """
-        from sat_tf.trained.explain import explain, sentence_tokens
+        from sat_tf.trained.explain import explain, read_tokens, sentence_tokens
 
         check_argument("sentence", sentence, str | None)
         shown, tokens, search = None, None, self.config.search
@@ -236,7 +234,7 @@ class TrainedCaptioner:
         else:
             annotations = self.annotate(pixels[np.newaxis])
             tokens = tokens or self.describe(annotations)[0].tokens
-            read = self._read_tokens(annotations, tokens)
+            read = read_tokens(self.model, annotations, tokens)
             self._captioned()
         found = explain(
             self.vocabulary,
@@ -251,17 +249,6 @@ class TrainedCaptioner:
             return found
         # Confidence is of what a search found, so a sentence has none.
         return dataclasses.replace(found, familiarity=float(known.of(np.asarray(annotations))[0]))
-
-    def _read_tokens(self, annotations: tf.Tensor, tokens: Sequence[int]) -> WordByWord:
-        import tensorflow as tf
-
-        from sat_tf.trained.explain import WordByWord, read_tokens
-
-        if self._reader is None:
-            read = functools.partial(read_tokens, self.model)
-            self._reader = tf.function(read, autograph=False, reduce_retracing=True)
-        found = [part.numpy() for part in self._reader(annotations, tf.constant(tokens, tf.int32))]
-        return WordByWord(*(found if self.model.decoder.attends else (found[0], None, None, None)))
 
     def _captioned(self) -> None:
         if self.after_first_caption is not None:
@@ -291,10 +278,7 @@ class TrainedCaptioner:
         """Returns all hypotheses of each image, by TensorFlow."""
         if not pixels:
             return []
-        annotations = self.annotate(np.stack(pixels))
-        found = self._read_beams(self.search(annotations, search))
-        best = self._told([beam[0] for beam in found], annotations, search)
-        found = [[one, *beam[1:]] for one, beam in zip(best, found, strict=True)]
+        found = self._beams(self.annotate(np.stack(pixels)), search)
         self._captioned()
         seen = [one.round().astype(np.uint8) for one in pixels]
         return [
@@ -329,19 +313,24 @@ class TrainedCaptioner:
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
     ) -> list[Caption]:
         """Captions images by their annotations `[B, L, D]`."""
-        beams = self._read_beams(self.search(annotations, search))
-        return self._told([beam[0] for beam in beams], annotations, search)
+        return [beam[0] for beam in self._beams(annotations, search)]
 
-    def _told(
-        self,
-        captions: list[Caption],
-        annotations: tf.Tensor | np.ndarray,
-        search: SearchConfig | None,
-    ) -> list[Caption]:
-        """Returns captions with their familiarity and confidence."""
-        if self.limits.familiarity is None:
-            return captions
-        return self.limits.told(captions, np.asarray(annotations), search or self.config.search)
+    def _beams(
+        self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None
+    ) -> list[list[Caption]]:
+        """Returns all hypotheses of each image; the best one lists the others, and has limits."""
+        import tensorflow as tf
+
+        hypotheses = tf.nest.map_structure(np.asarray, self.search(annotations, search))
+        rows, beam = hypotheses.scores.shape
+        bests, others = [], []
+        for row in range(rows):
+            best, *rest = (self._read_one(hypotheses, row, k) for k in range(beam))
+            others.append([other for other in rest if other.text])
+            listed = tuple((other.text, other.score) for other in others[-1])
+            bests.append(dataclasses.replace(best, alternatives=listed))
+        bests = self.limits.told(bests, np.asarray(annotations), search or self.config.search)
+        return [[best, *rest] for best, rest in zip(bests, others, strict=True)]
 
     def search(
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
@@ -359,20 +348,6 @@ class TrainedCaptioner:
             run = functools.partial(self.model.search, search=search)
             self._searches[search] = tf.function(run, autograph=False, reduce_retracing=True)
         return self._searches[search](annotations)
-
-    def _read_beams(self, hypotheses: Hypotheses) -> list[list[Caption]]:
-        """Converts hypotheses; the best one of an image lists the others' texts."""
-        import tensorflow as tf
-
-        hypotheses = tf.nest.map_structure(lambda tensor: np.asarray(tensor), hypotheses)
-        rows, beam = hypotheses.scores.shape
-        read = [[self._read_one(hypotheses, row, k) for k in range(beam)] for row in range(rows)]
-        beams = []
-        for best, *others in read:
-            others = [other for other in others if other.text]
-            listed = tuple((other.text, other.score) for other in others)
-            beams.append([dataclasses.replace(best, alternatives=listed), *others])
-        return beams
 
     def _read_one(self, hypotheses: Hypotheses, row: int, k: int) -> Caption:
         length = int(hypotheses.lengths[row, k])

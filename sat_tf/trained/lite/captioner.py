@@ -246,7 +246,8 @@ class LiteRTCaptioner:
 
     def best(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
         """Returns the first of `beam`."""
-        return self._told(self._read(self._find(pixels, search), 0, _seen(pixels)), pixels, search)
+        best = self._read(self._find(pixels, search), 0, _seen(pixels))
+        return self._with_limits(best, pixels, search)
 
     def beam(self, pixels: np.ndarray, search: SearchConfig | None = None) -> list[Caption]:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.
@@ -261,13 +262,14 @@ class LiteRTCaptioner:
         """
         found, seen = self._find(pixels, search), _seen(pixels)
         best, *others = (self._read(found, k, seen) for k in range(len(found.tokens)))
-        return [self._told(best, pixels, search), *others]
+        return [self._with_limits(best, pixels, search), *others]
 
-    def _told(self, best: Caption, pixels: np.ndarray, search: SearchConfig | None) -> Caption:
-        """Returns a caption with its familiarity and confidence; the encoder keeps annotations."""
-        if self.limits.familiarity is None:
-            return best
-        return self.limits.told([best], self.annotate(pixels), search or self.settings.search)[0]
+    def _with_limits(
+        self, best: Caption, pixels: np.ndarray, search: SearchConfig | None
+    ) -> Caption:
+        # The encoder has kept the annotations.
+        (told,) = self.limits.told([best], self.annotate(pixels), search or self.settings.search)
+        return told
 
     def annotate(self, pixels: np.ndarray) -> np.ndarray:
         """Encodes an image, the encoder's input, as annotations `[1, L, D]`."""
