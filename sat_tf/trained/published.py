@@ -224,10 +224,16 @@ def write(
         teachers: What taught a captioner beside captions, for those who learn from it: `own` and
             `inherited` teachers.
         records: Those of `RECORDS` that there are.
+
+    Raises:
+        RunError: The folder has a model of another kind.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     (manifest,) = (name for name, files in _FILES.items() if files == contents.keys())
-    _remove_other_kinds(folder, manifest)
+    if manifest_of(folder) not in (None, folder / manifest):
+        raise RunError(
+            f"{folder} holds a model of another kind: remove it, or name another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
     hashes = {name: _sha256(content) for name, content in contents.items()}
     for name in RECORDS:
         (folder / name).unlink(missing_ok=True)
@@ -242,14 +248,6 @@ def write(
         write_atomically(path, content)
         values |= {Path(name).stem: digest} if name in RECORDS else {}
     write_json(folder / manifest, values)
-
-
-def _remove_other_kinds(folder: Path, manifest: str) -> None:
-    """Removes a model of another kind and its card, its manifest first: the rest is not a model."""
-    for other, files in _FILES.items():
-        if other != manifest and (folder / other).is_file():
-            for name in (other, CARD, *RECORDS, *sorted(files - _FILES[manifest])):
-                (folder / name).unlink(missing_ok=True)
 
 
 def _shared(folder: Path, name: str, sha256: str) -> Path:
