@@ -24,6 +24,7 @@ from digits import refuse_published
 from digits.config import DigitData, DigitRunConfig, changed_flags, read_digit_config
 from digits.data import Digits, scoring_batches
 from digits.models.model import DigitModel
+from digits.recipes import RECIPES
 from digits.runs import load, load_scored
 from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.errors import RunError
@@ -162,6 +163,7 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
         "scores": scores,
         "examples": len(digits),
         "digits_fingerprint": digits.fingerprint(),
+        "command": training_command(config),
         "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
         "evaluation_seconds": time.monotonic() - start,
         "configuration": to_dict(config),
@@ -196,3 +198,10 @@ def training_so_far(run_dir: Path) -> dict[str, Any]:
         return {}
     done = {"epochs": progress.epoch, "best_epoch": progress.best_epoch}
     return {"training": {"minutes": progress.seconds / 60} | done}
+
+
+def training_command(config: DigitRunConfig) -> str:
+    """Returns the command that trains such a run, without the user's `--data-dir`, `--run-dir`."""
+    base = RECIPES.get(config.recipe, config)
+    flags = ["--recipe", config.recipe, *changed_flags(config, base)]
+    return shlex.join(["python", "-m", "training.train", *flags])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import digits
 from digits.config import CanvasData, DigitRunConfig, read_digit_config
-from digits.evaluate import OWN_SETTINGS, Scorer
+from digits.evaluate import OWN_SETTINGS, Scorer, training_command
 from digits.models.config import MODELS, ReaderConfig
+from digits.recipes import single_dir
 from digits.runs import load, load_scored
 from sat_tf.errors import invalid_value
 from sat_tf.packing import GROUP, pack
@@ -51,6 +53,10 @@ which loading checks. Weights are rounded to 8 bits with a scale per {group} of 
 Examples that are read wrongly, made of the digits of a split; weights before rounding:
 
 {scores}
+
+```sh
+{command} --data-dir DIR
+```
 
 ## Not for
 
@@ -136,6 +142,11 @@ def make_card(
     weights_sha256: str | None,
 ) -> str:
     """Returns the card as Markdown; see `training.publish.make_card`."""
+    # The command itself trains the run on single digits, so its folder is not a flag; any other
+    # origin is named without its folders.
+    origin = config.init_from and Path(config.init_from).name
+    first = single_dir(run_dir).name
+    config = dataclasses.replace(config, init_from=None if origin == first else origin)
     return _CARD.format(
         recipe=config.recipe,
         summary=_SUMMARIES[reader_config(config).system],
@@ -146,6 +157,7 @@ def make_card(
         dev=f"{config.data.dev_digits:,}",
         licence=licence or _LICENCE,
         scores=_scores(run_dir, weights_sha256),
+        command=training_command(config),
     )
 
 

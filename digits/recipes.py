@@ -269,5 +269,10 @@ def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, 
         optimizer=config.optimizer,
         fit=dataclasses.replace(config.fit, epochs=config.single_epochs),
     )
-    before = run_dir.with_name(f"{run_dir.name}_single")
+    before = single_dir(run_dir)
     return [(first, before), (dataclasses.replace(config, init_from=str(before)), run_dir)]
+
+
+def single_dir(run_dir: Path) -> Path:
+    """Returns the folder of the run on single digits, beside that of the run on pairs."""
+    return run_dir.with_name(f"{run_dir.name}_single")

@@ -98,6 +98,19 @@ def check_learned(run_dir: Path, train: Digits, data_dir: Path | None) -> None:
         )
 
 
+def check_init_from(run_dir: Path, ours: DigitData, data_dir: Path | None) -> None:
+    """Checks that a run to start from learned from none of the present dev digits.
+
+    Raises:
+        ValueError: It did, or may have, as it learned from digits in another order.
+    """
+    theirs = read_digit_config(run_dir).data
+    if theirs.dev_digits < ours.dev_digits:
+        expected = f"at most {theirs.dev_digits}: {run_dir} learned from the digits before them"
+        raise invalid_value("--data.dev_digits", expected, ours.dev_digits, "key")
+    check_learned(run_dir, load_digits("train", theirs, data_dir), data_dir)
+
+
 def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | None) -> Digits:
     """Loads the digits of a split to score a run on.
 

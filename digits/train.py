@@ -18,7 +18,14 @@ from digits.data import epoch_steps, load_digits, training_batches
 from digits.evaluate import Scorer, evaluate_run
 from digits.models.model import DigitModel
 from digits.recipes import Arguments, stages
-from digits.runs import check_learned, load, new_model, start_from, write_fingerprint
+from digits.runs import (
+    check_init_from,
+    check_learned,
+    load,
+    new_model,
+    start_from,
+    write_fingerprint,
+)
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
@@ -94,7 +101,7 @@ def train(
     if config.init_from is not None and not folder.has_checkpoint():
         other = Path(config.init_from)
         taken = start_from(other, model)
-        check_learned(other, digits, data_dir)
+        check_init_from(other, data, data_dir)
         say(f"Initialized with weights of {other}: {', '.join(taken)}.")
     check_learned(run_dir, digits, data_dir)
     claim(run_dir, to_text(config), config.init_from)

@@ -26,10 +26,18 @@ def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> s
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Formats a Markdown table, each row in one line."""
+    """Formats a Markdown table; floats have six digits, None is a dash, lists have commas."""
     lines = [header, ["---"] * len(header), *rows]
-    cells = ([" ".join(str(cell).split()).replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return "\n".join(f"| {' | '.join(map(markdown_cell, line))} |" for line in lines)
+
+
+def markdown_cell(value: Any) -> str:
+    """Formats a value in one line that does not end a cell."""
+    if isinstance(value, list):
+        value = ", ".join("-" if item is None else str(item) for item in value)
+    if isinstance(value, float):
+        value = f"{value:.6g}"
+    return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")
 
 
 def counted(number: int, noun: str) -> str:

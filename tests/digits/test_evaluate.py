@@ -1,7 +1,18 @@
 """Evaluation of digit runs: reports, figures, other settings, wrong ones."""
 
+from digits.config import changed_flags, read_digit_config
+from digits.evaluate import training_command
+from digits.recipes import parse
 from tests.training.small_runs import report_of
 from training.evaluate import command as evaluate
+
+
+def test_the_command_of_a_report_gives_the_run_again(hard_digits_run):
+    config = read_digit_config(hard_digits_run)
+    command = training_command(config).split()
+    assert command[:3] == ["python", "-m", "training.train"]
+    assert parse(command[3:]).config == config
+    assert changed_flags(config, config) == []
 
 
 def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_path, capsys):

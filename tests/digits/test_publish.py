@@ -41,7 +41,7 @@ def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_p
     report = json.loads((ram_run / "evaluation/dev/report.json").read_text("utf-8"))
     assert f"- dev: {report['error']:.2f} % of 20 examples, by epoch 1 of the 1 trained" in card
     assert "MNIST" in card and "CC BY-SA 3.0" in card and "## Not for" in card
-    assert "With them" in card
+    assert "python -m training.train --recipe ram_28" in card and "With them" in card
     reader = digits.load(out)
     assert reader.config.recipe == "ram_28" and reader.model.config.glimpses == 2
 

@@ -56,6 +56,9 @@ def test_it_starts_from_another_run(hard_digits_run, tiny_digits, tmp_path, caps
     said = capsys.readouterr().out
     assert f"Initialized with weights of {hard_digits_run}: encoder, annotation, " in said
     assert read_digit_config(tmp_path / "run").init_from == str(hard_digits_run)
+    own = ("--run-dir", str(tmp_path / "other"), "--init-from", str(hard_digits_run))
+    assert main([*flags, *own, "--data.dev_digits", "21"]) == 2
+    assert "`--data.dev_digits`: expected at most 20" in capsys.readouterr().err
 
 
 DATA = DigitData(dev_digits=20)

@@ -53,6 +53,7 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     assert {"location_accuracy", "null_accuracy"} < set(scores)
     assert report["examples"] == 20 and report["training"]["epochs"] == 2
     assert report["training"]["minutes"] > 0 and report["system"] == "portions"
+    assert "--recipe digits_queries_hard --data.dev_digits 20" in report["command"]
     figures = sorted((hard_digits_run / "evaluation" / "dev" / "figures").iterdir())
     assert len(figures) == 12 and np.asarray(Image.open(figures[0])).ndim == 3
     logs = logs_of(hard_digits_run)

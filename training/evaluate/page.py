@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sat_tf.files import write_atomically
+from sat_tf.run_folder import RunFolder
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.viewer import common_facts, image_entry, report_page
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
@@ -56,6 +57,7 @@ def write_report_page(
     common = common_facts(captioner, report["recipe"])
     unit = captioner.vocabulary.unit
     charts = [reliability_chart(report["calibration"], unit), *risk_chart(report)]
+    charts += learning_curve(RunFolder(captioner.path).logs)
     images = page_images(reading, found, count)
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
     page = report_page(title, images, rows, notes, common, "CIDEr", charts)
@@ -120,3 +122,17 @@ def risk_chart(report: dict[str, Any]) -> list[dict[str, Any]]:
         "left out first. A caption is right if every content word matches a reference."
     )
     return [{"x": "answered, %", "y": "wrong, %", "lines": lines, "text": text}]
+
+
+def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
+    """Returns the chart of a run's loss over its epochs; none if its logs have no two of them."""
+    from training.run_state.logs import read_scalar
+
+    parts = {"train": "training", "validation": "dev split"}
+    lines = [
+        {"name": name, "points": [[epoch + 1, value] for epoch, value in points]}
+        for part, name in parts.items()
+        if len(points := read_scalar(log_dir / part, "objective/nll")) > 1
+    ]
+    text = "Negative log-likelihood of the references, nats per word, by epoch."
+    return [{"x": "epoch", "y": "nats", "lines": lines, "text": text}] if lines else []

@@ -16,7 +16,7 @@ from sat_tf.fields import flat
 from sat_tf.files import write_atomically, write_json
 from sat_tf.images.pillow import decode, read_content
 from training.data.examples import DataError, Example, Split, StoredImage
-from training.tables import markdown_table, text_table
+from training.tables import markdown_cell, markdown_table, text_table
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
@@ -52,6 +52,15 @@ HEADLINE = {
     "deletion_ratio": "that fall over the one without random places",
 }
 """Scores on the console, each with what it is; the report has all."""
+
+_GROUPS = {
+    "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word")
+    + ("captions_right", "confidence", "errors_unanswered"),
+    "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
+    + ("nll_phrase", "deletion"),
+    "Words about scenes": ("words_",),
+}
+"""Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
 
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("tensorflow-datasets",)
@@ -316,15 +325,34 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def _group(score: str) -> str:
+    found = [name for name, starts in _GROUPS.items() if score.startswith(starts)]
+    return found[-1] if found else "Captions"  # nll_phrase is attention's, nll is not
+
+
 def _markdown(report: Mapping[str, Any]) -> str:
-    """Formats scores and notes, and below them everything else in one table."""
-    scores, intervals = report.get("scores") or {}, report.get("intervals") or {}
-    header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
+    """Formats scores and nested mappings as tables, all single values as one table in between."""
+    title = " ".join(str(report[key]) for key in ("recipe", "split") if key in report)
+    parts = [f"# Evaluation: {title}" if title else "# Evaluation"]
+    if isinstance(report.get("scores"), Mapping):
+        intervals = report.get("intervals") or {}
+        header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
+        groups: dict[str, list[list[str]]] = {"Captions": []} | {name: [] for name in _GROUPS}
+        for row in score_rows(report["scores"], intervals):
+            groups[_group(row[0])].append(row)
+        parts.append("## Scores")
+        for name, rows in groups.items():
+            parts += [f"### {name}", markdown_table(header, rows)] if rows else []
+        if report.get("signature"):
+            parts.append(SIGNATURE.format(f"`{report['signature']}`"))
+    if report.get("notes"):
+        parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
     rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
-    parts = [
-        " ".join(["# Evaluation", *(str(rest[key]) for key in ("recipe", "split") if key in rest)]),
-        markdown_table(header, score_rows(scores, intervals)),
-        *(f"- {note}" for note in report.get("notes") or ()),
-        markdown_table(("key", "value"), flat(rest).items()),
-    ]
+    single = {k: v for k, v in rest.items() if not isinstance(v, Mapping)}
+    if single:
+        parts += ["## Run", markdown_table(("key", "value"), single.items())]
+    for name, section in rest.items():
+        if isinstance(section, Mapping) and section:
+            heading = name.replace("_", " ").capitalize()
+            parts += [f"## {heading}", markdown_table(("key", "value"), flat(section).items())]
     return "\n\n".join(parts) + "\n"

@@ -13,7 +13,7 @@ from tests.page_data import decode_map, embedded
 from training.data.examples import Split
 from training.data.sources import scenes
 from training.evaluate.grounding import BoxGrounding
-from training.evaluate.page import Evaluation, page_images, reliability_chart
+from training.evaluate.page import Evaluation, learning_curve, page_images, reliability_chart
 from training.evaluate.reading import Reading
 from training.metrics.calibration import WordConfidence, reliability
 
@@ -65,10 +65,16 @@ def test_an_undefined_cider_is_called_so(soft_run):
     assert image["scores"]["CIDEr"] == "undefined"
 
 
-def test_the_chart_has_a_bar_for_each_bin_with_words():
+def test_charts_have_a_bar_for_each_bin_with_words_and_a_curve_of_the_epochs(soft_run, tmp_path):
     words = WordConfidence(np.array([0.05, 0.55, 0.56]), np.array([0, 1, 0]), np.arange(3))
     drawn = reliability_chart(reliability(words, bins=10)._asdict(), "characters")
     assert [bar[2:] for bar in drawn["bars"]] == [
         [0.0, "1 characters, confidence 5 %, right 0 %"],
         [50.0, "2 characters, confidence 56 %, right 50 %"],
     ]
+    _, curve = data_of(soft_run)["charts"]
+    assert [line["name"] for line in curve["lines"]] == ["training", "dev split"]
+    for line in curve["lines"]:
+        epochs = [epoch for epoch, _ in line["points"]]
+        assert epochs == list(range(1, len(epochs) + 1))
+    assert learning_curve(tmp_path) == []

@@ -9,6 +9,19 @@ import pytest
 
 from training.evaluate.reports import format_scores, write_report
 
+REPORT = {
+    "versions": {"numpy": "2.0"},
+    "extra": 1,
+    "split": "dev",
+    "seed": np.int64(3),
+    "recipe": "scenes_soft",
+    "times": {"search": 1.5},
+    "notes": ["METEOR is left out: a | b"],
+    "scores": {"cider": np.float32(47.5), "bleu_4": 21.3, "bleu_1": 63.0, "brevity_ratio": 0.95}
+    | {"nll": 2.0, "nll_phrase": 1.0},
+    "intervals": {"bleu_4": (21.3, 20.1, 22.6)},
+}
+
 
 def test_json_is_valid_whatever_the_values(tmp_path):
     odd = {"scores": {"bleu_1": float("nan")}, "path": Path("a/b"), "array": np.arange(2), 5: (1,)}
@@ -19,15 +32,17 @@ def test_json_is_valid_whatever_the_values(tmp_path):
     assert report == plain
 
 
-def test_markdown_has_scores_with_intervals_notes_and_all_else(tmp_path):
-    scores = {"bleu_4": 21.3, "cider": float("nan")}
-    report = {"split": "dev", "recipe": "scenes_soft", "times": {"search": 1.5}, "scores": scores}
-    more = {"notes": ["METEOR is left out"], "intervals": {"bleu_4": (21.3, 20.1, 22.6)}}
-    write_report(tmp_path, report | more | {"odd": "a|b\nc"})
+def test_markdown_has_scores_with_intervals_and_one_cell_a_column(tmp_path):
+    write_report(tmp_path, REPORT)
     text = (tmp_path / "report.md").read_text("utf-8")
-    assert text.startswith("# Evaluation scenes_soft dev\n")
-    assert "| bleu_4 | 21.30 | [20.10, 22.60] |\n| cider | undefined |  |\n" in text
-    assert "- METEOR is left out" in text and "| times.search | 1.5 |\n| odd | a\\|b c |" in text
+    assert "# Evaluation: scenes_soft dev" in text
+    assert "| bleu_4 | 21.30 | [20.10, 22.60] |" in text
+    assert "| brevity_ratio | 0.950 |  |" in text
+    groups = [text.index(f"### {name}") for name in ("Captions", "Likelihood", "Where attention")]
+    rows = [text.index(f"| {name} |") for name in ("cider", "nll", "nll_phrase")]
+    assert groups[0] < rows[0] < groups[1] < rows[1] < groups[2] < rows[2]
+    assert "a \\| b" in text
+    assert "| search | 1.5 |" in text
 
 
 def test_console_table_has_two_decimals_and_intervals():
