@@ -125,6 +125,7 @@ def measure_means(graph: bytes, images: Iterable[np.ndarray]) -> list[np.ndarray
     References:
         Nagel et al. (2019), arXiv:1906.04721, section 4.2.
     """
+    import tensorflow as tf
     from ai_edge_litert import schema_py_generated as schema
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -148,38 +149,13 @@ def measure_means(graph: bytes, images: Iterable[np.ndarray]) -> list[np.ndarray
     means = []
     for (operator, values), total in zip(found, sums, strict=True):
         levels, scales = _rounded(values)
-        errors = values - levels * scales[:, None, None, None]
-        options = operator.builtinOptions
-        same = options.padding == schema.Padding.SAME
-        means.append(_mean_output(total / count, errors, options, same))
+        errors, options = values - levels * scales[:, None, None, None], operator.builtinOptions
+        moved = tf.nn.conv2d(
+            (total / count)[np.newaxis],
+            errors.transpose(1, 2, 3, 0),
+            (options.strideH, options.strideW),
+            "SAME" if options.padding == schema.Padding.SAME else "VALID",
+            dilations=(options.dilationHFactor, options.dilationWFactor),
+        )
+        means.append(tf.reduce_mean(moved, axis=(0, 1, 2)).numpy())
     return means
-
-
-def _mean_output(image: np.ndarray, weights: np.ndarray, options: Any, same: bool) -> np.ndarray:
-    """Returns the mean `[N]` over the places of a convolution of `[h, w, C]`.
-
-    Args:
-        image: The input.
-        weights: `[N, kh, kw, C]`.
-        options: Strides and dilations, as LiteRT has them.
-        same: The input is padded, so that every place with the strides has an output.
-    """
-    sides = zip(
-        image.shape[:2],
-        weights.shape[1:3],
-        (options.strideH, options.strideW),
-        (options.dilationHFactor, options.dilationWFactor),
-        strict=True,
-    )
-    pads, spans = [], []
-    for size, taps, stride, dilation in sides:
-        reach, pad = dilation * (taps - 1) + 1, 0
-        if same:
-            pad = max((-(-size // stride) - 1) * stride + reach - size, 0)
-        last = size + pad - reach  # the first tap of the last place
-        pads.append((pad // 2, pad - pad // 2))
-        spans.append([slice(dilation * t, dilation * t + last + 1, stride) for t in range(taps)])
-    padded, total = np.pad(image, [*pads, (0, 0)]), np.zeros(len(weights))
-    for y, x in np.ndindex(weights.shape[1:3]):
-        total += weights[:, y, x] @ padded[spans[0][y], spans[1][x]].mean(axis=(0, 1))
-    return total.astype(np.float32)
