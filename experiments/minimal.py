@@ -23,7 +23,7 @@ from sat_tf import Encoder, RNNDecoder, Vocabulary
 from sat_tf.config import AttentionConfig
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import make_baseline
-from sat_tf.trained.figures.attention import attention_figure
+from sat_tf.trained.figures import attention_figure
 from sat_tf.vocabulary import END, START
 from training.data.sources import scenes
 

@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.images.pillow import read_pixels
-    from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+    from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.trained.many import read_ahead, try_decode
 
     captioner = load(arguments.folder, arguments.threads)

@@ -19,7 +19,7 @@ from sat_tf.files import write_atomically
 from sat_tf.images.pillow import read_pixels
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published, runs
-from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.many import image_files, read_ahead, try_decode
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START

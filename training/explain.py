@@ -15,7 +15,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.trained import published, runs
-from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.trained.limits import UNLIKE, is_unlike
 from training.tables import text_table
 

@@ -80,7 +80,7 @@ class Validation:
 
     def figures(self) -> dict[str, np.ndarray | str]:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
-        from sat_tf.trained.figures.drawing import MissingFontError
+        from sat_tf.trained.lettering import MissingFontError
 
         split = self._captioning.split
         indices = readable_images(split, self._captioning.source, self._fit.figures)

@@ -75,7 +75,7 @@ class Caption:
             MissingFontError: No font of the machine has the caption's letters.
             ValueError: The caption is that of annotations.
         """
-        from sat_tf.trained.figures.attention import attention_figure
+        from sat_tf.trained.figures import attention_figure
 
         return attention_figure(**self._drawn())
 
@@ -93,7 +93,7 @@ class Caption:
         Raises:
             ValueError: The name ends otherwise.
         """
-        from sat_tf.trained.figures.attention import save_figure
+        from sat_tf.trained.figures import save_figure
 
         save_figure(Path(path), **self._drawn())
 

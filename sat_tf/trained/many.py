@@ -50,7 +50,7 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     Raises:
         ValueError: A folder has none.
     """
-    from sat_tf.trained.figures.attention import is_figure
+    from sat_tf.trained.figures import is_figure
 
     files = []
     for path in paths:

@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
     from tqdm import tqdm
 
     from sat_tf.images.pillow import read_pixels
-    from sat_tf.trained.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
+    from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images)

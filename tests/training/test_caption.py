@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from sat_tf.trained import runs
-from sat_tf.trained.figures.drawing import GLOW
+from sat_tf.trained.lettering import GLOW
 from tests.image_files import noise
 from tests.page_data import embedded
 from training.caption import main

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from sat_tf.files import write_atomically
 from sat_tf.images import pillow
-from sat_tf.trained.figures.drawing import (
+from sat_tf.trained.lettering import (
     PAPER,
     MissingFontError,
     lettering_of,

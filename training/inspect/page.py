@@ -14,7 +14,7 @@ from PIL import Image
 from sat_tf.commands import printable
 from sat_tf.config import EncoderConfig
 from sat_tf.files import write_atomically, write_json
-from sat_tf.trained.figures.drawing import lettering_of
+from sat_tf.trained.lettering import lettering_of
 from sat_tf.trained.viewer import data_url
 from training.data.contact_sheet import write_contact_sheet
 from training.data.examples import Example, line_of

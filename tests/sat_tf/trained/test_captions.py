@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.figures.attention import attention_figure
+from sat_tf.trained.figures import attention_figure
 
 
 @pytest.fixture

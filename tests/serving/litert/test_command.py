@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.trained.figures import attention
+from sat_tf.trained import figures
 from serving.litert import load, main
 
 # Everything that the project needs and `serving.litert` does not.
@@ -45,12 +45,12 @@ def test_it_runs_without_tensorflow(litert_exports, exports, photo, tmp_path):
 
 def test_figures_are_finer_than_what_the_encoder_saw(litert_exports, tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(attention, "save_attention_figure", lambda *given, **_: drawn.append(given))
+    monkeypatch.setattr(figures, "save_attention_figure", lambda *given, **_: drawn.append(given))
     path = tmp_path / "photo.png"
     Image.effect_noise((500, 600), 90).save(path)
     assert main([str(litert_exports("soft")), str(path), "--out", str(tmp_path / "out")]) == 0
     ((_, shown, *_),) = drawn
-    assert shown.shape == (attention.PHOTOGRAPH, attention.PHOTOGRAPH, 3)
+    assert shown.shape == (figures.PHOTOGRAPH, figures.PHOTOGRAPH, 3)
     assert np.abs(np.diff(shown[..., 0].astype(float))).mean() > 20  # neighbours are not alike
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont, features
 
-from sat_tf.trained.figures import drawing
-from sat_tf.trained.figures.drawing import MissingFontError, clusters, lettering_of, require_fonts
+from sat_tf.trained import lettering
+from sat_tf.trained.lettering import MissingFontError, clusters, lettering_of, require_fonts
 
 CAPTIONS = {
     "ar": "كلب أسود يركض على العشب NBA 23",
@@ -31,10 +31,10 @@ CAPTIONS = {
 BY_LANGUAGE = pytest.mark.parametrize(("language", "text"), CAPTIONS.items(), ids=CAPTIONS)
 
 
-def drawn(text: str, style=drawing.PLAIN) -> bytes:
+def drawn(text: str, style=lettering.PLAIN) -> bytes:
     """The pixels of a text."""
-    sheet = Image.new("RGB", (300, 30), drawing.PAPER)
-    drawing.write_text(ImageDraw.Draw(sheet), (4, 4), text, 16, style)
+    sheet = Image.new("RGB", (300, 30), lettering.PAPER)
+    lettering.write_text(ImageDraw.Draw(sheet), (4, 4), text, 16, style)
     return np.asarray(sheet).tobytes()
 
 
@@ -42,14 +42,14 @@ def drawn(text: str, style=drawing.PLAIN) -> bytes:
 def use_fonts(monkeypatch):
     """A function that gives the system other fonts."""
 
-    def use(*faces: drawing.Face) -> None:
-        monkeypatch.setattr(drawing, "system_faces", lambda: faces)
-        for cached in (drawing.ordered_faces, drawing.font_runs):
+    def use(*faces: lettering.Face) -> None:
+        monkeypatch.setattr(lettering, "system_faces", lambda: faces)
+        for cached in (lettering.ordered_faces, lettering.font_runs):
             cached.cache_clear()
 
     yield use
     monkeypatch.undo()
-    use(*drawing.system_faces())
+    use(*lettering.system_faces())
 
 
 @BY_LANGUAGE
@@ -59,10 +59,10 @@ def test_captions_are_drawn_shaped_or_a_sentence_names_their_letters(language, t
         require_fonts(text, style)
     except MissingFontError:
         pytest.skip("needs fonts-noto-core, fonts-noto-cjk and Raqm")
-    runs = drawing.font_runs(text, style)
+    runs = lettering.font_runs(text, style)
     assert "".join(piece for _, piece in runs) == unicodedata.normalize("NFC", text)
     for face, piece in runs:  # one font for a piece: its own glyphs of each letter
-        assert all(drawing.has_glyph(face, char) for char in piece)
+        assert all(lettering.has_glyph(face, char) for char in piece)
     assert min(drawn(text, style)) < 60
     assert style.right_to_left == (language in ("ar", "fa", "he"))
 
@@ -75,19 +75,19 @@ def test_without_fonts_a_sentence_names_letters_and_package(use_fonts, language,
     letters = [part for part in clusters(text) if ord(part[0]) > 0xFF]
     assert letters[0] in str(error.value) and "?" not in str(error.value)
     with pytest.raises(MissingFontError):
-        drawing.text_width(text, 16)
+        lettering.text_width(text, 16)
 
 
 def test_without_raqm_letters_that_it_joins_are_a_sentence(monkeypatch):
     monkeypatch.setattr(features, "check", lambda _: False)
-    monkeypatch.setattr(drawing, "has_glyph", lambda *_: True)
-    drawing.font_runs.cache_clear()
+    monkeypatch.setattr(lettering, "has_glyph", lambda *_: True)
+    lettering.font_runs.cache_clear()
     for language in ("ar", "fa", "he", "hi", "bn", "ta", "th", "km", "my"):
         with pytest.raises(MissingFontError, match="no Raqm: install FriBidi .*libfribidi0"):
             require_fonts(CAPTIONS[language], lettering_of(CAPTIONS[language], language))
     for language in ("zh", "ja", "ko", "ru", "vi", "am"):
         require_fonts(CAPTIONS[language])
-    drawing.font_runs.cache_clear()
+    lettering.font_runs.cache_clear()
 
 
 def test_compatible_forms_stand_in_and_marks_are_never_dropped(use_fonts):
@@ -98,14 +98,14 @@ def test_compatible_forms_stand_in_and_marks_are_never_dropped(use_fonts):
 
 
 def test_the_font_of_a_piece_changes_with_its_letters_and_spans_keep_marks(use_fonts, monkeypatch):
-    korean, hindi = (drawing.Face(name, "Regular", name) for name in ("Sans K", "Sans H"))
+    korean, hindi = (lettering.Face(name, "Regular", name) for name in ("Sans K", "Sans H"))
     use_fonts(hindi, korean)
-    scripts = {korean: ("\uac00", "\ud7a3"), hindi: ("\u0900", "\u097f"), drawing.OWN: ("!", "~")}
+    scripts = {korean: ("\uac00", "\ud7a3"), hindi: ("\u0900", "\u097f"), lettering.OWN: ("!", "~")}
     has = lambda face, char: char == " " or scripts[face][0] <= char <= scripts[face][1]  # noqa: E731
-    monkeypatch.setattr(drawing, "has_glyph", has)
+    monkeypatch.setattr(lettering, "has_glyph", has)
     text = unicodedata.normalize("NFD", "\ud55c\uad6d") + " \u0938\u0940 NBA"
-    runs = drawing.font_runs(text, drawing.PLAIN)
-    assert runs == ((korean, "\ud55c\uad6d "), (hindi, "\u0938\u0940 "), (drawing.OWN, "NBA"))
+    runs = lettering.font_runs(text, lettering.PLAIN)
+    assert runs == ((korean, "\ud55c\uad6d "), (hindi, "\u0938\u0940 "), (lettering.OWN, "NBA"))
 
 
 @pytest.mark.parametrize(
@@ -114,26 +114,26 @@ def test_the_font_of_a_piece_changes_with_its_letters_and_spans_keep_marks(use_f
 )
 def test_chinese_characters_take_the_forms_of_the_language(use_fonts, language, family):
     faces = [
-        drawing.Face(f"Noto Sans CJK {f}", "Regular", f) for f in ("JP", "KR", "SC", "TC", "HK")
+        lettering.Face(f"Noto Sans CJK {f}", "Regular", f) for f in ("JP", "KR", "SC", "TC", "HK")
     ]
-    use_fonts(drawing.Face("Serif", "Bold", "b"), *faces)
+    use_fonts(lettering.Face("Serif", "Bold", "b"), *faces)
     style = lettering_of("一只狗", language)  # en: the letters themselves say zh
-    assert drawing.ordered_faces(style.language)[1].path == family
+    assert lettering.ordered_faces(style.language)[1].path == family
 
 
 def test_fonts_are_found_in_folders(monkeypatch, tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "own.ttf").write_bytes(ImageFont.load_default(16).font_bytes)
     (tmp_path / "broken.ttf").write_text("no font")
-    monkeypatch.setattr(drawing, "FOLDERS", (str(tmp_path), "$NOWHERE/Fonts"))
-    (face,) = drawing.system_faces.__wrapped__()
+    monkeypatch.setattr(lettering, "FOLDERS", (str(tmp_path), "$NOWHERE/Fonts"))
+    (face,) = lettering.system_faces.__wrapped__()
     assert Path(face.path).name == "own.ttf" and face.style == "Regular"
 
 
 @pytest.mark.parametrize("text", ["a title of words", "one " + "w" * 60])
 def test_lines_fit_their_width_and_keep_every_character(text):
-    lines = drawing.wrap(text, 16, 120)
-    assert all(drawing.text_width(line, 16) <= 120 for line in lines)
+    lines = lettering.wrap(text, 16, 120)
+    assert all(lettering.text_width(line, 16) <= 120 for line in lines)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 

@@ -18,7 +18,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
-from sat_tf.trained.figures.drawing import (
+from sat_tf.trained.lettering import (
     FAINT,
     GLOW,
     PAPER,

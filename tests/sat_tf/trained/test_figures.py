@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
+from sat_tf.trained import lettering
 from sat_tf.trained.captions import Caption
-from sat_tf.trained.figures import drawing
-from sat_tf.trained.figures.attention import (
+from sat_tf.trained.figures import (
     attention_figure,
     attention_frames,
     figure_paths,
     save_attention_figure,
     save_figure,
 )
-from sat_tf.trained.figures.drawing import GLOW
+from sat_tf.trained.lettering import GLOW
 
 GREY = np.full((64, 64, 3), 120, np.uint8)
 
@@ -23,9 +23,9 @@ GREY = np.full((64, 64, 3), 120, np.uint8)
 @pytest.fixture(autouse=True)
 def fresh_runs():
     """No choice of fonts is kept between tests, which change what fonts have."""
-    drawing.font_runs.cache_clear()
+    lettering.font_runs.cache_clear()
     yield
-    drawing.font_runs.cache_clear()
+    lettering.font_runs.cache_clear()
 
 
 def tile(sheet, number, columns, cell, label):
@@ -107,7 +107,7 @@ def test_beta_and_title_are_drawn():
 
 
 def test_right_to_left_captions_begin_at_the_right(monkeypatch):
-    monkeypatch.setattr(drawing, "has_glyph", lambda *_: True)
+    monkeypatch.setattr(lettering, "has_glyph", lambda *_: True)
     words, alpha = ["\u05d0", "\u05d1"], np.ones((2, 2, 2))
     if features.check("raqm"):
         sheet = attention_figure(GREY, words, alpha, title=" ".join(words), cell=80)
@@ -117,7 +117,7 @@ def test_right_to_left_captions_begin_at_the_right(monkeypatch):
 
 
 def test_a_caption_that_cannot_be_drawn_is_a_line_and_no_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(drawing, "has_glyph", lambda face, char: ord(char) < 128)
+    monkeypatch.setattr(lettering, "has_glyph", lambda face, char: ord(char) < 128)
     word = "\u72ac\u72ac"
     caption = Caption(word, (word,), 0.0, 0.0, np.zeros(1), np.ones((1, 2, 2)), None)
     path = tmp_path / "dog.png"

@@ -1,1 +1,0 @@
-"""Figures drawn with Pillow and NumPy: attention maps, glimpse paths, alpha matrices."""
