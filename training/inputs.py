@@ -233,8 +233,10 @@ def describe_inputs(data: Data, inputs: Inputs, folder: RunFolder) -> Iterator[s
         f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.unit}."
     )
     yield from map(line_of, data.train.notes)
-    if folder.contact_sheet.exists():
-        yield f"As read: {folder.dataset}; a few images with captions: {folder.contact_sheet}"
+    if names.name != "scenes":
+        drawn = folder.contact_sheet.exists()
+        sheet = f"; a few images with captions: {folder.contact_sheet}" if drawn else ""
+        yield f"As read: {folder.dataset}{sheet}"
     if table.dropped:
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:

@@ -13,8 +13,12 @@ from sat_tf.files import write_atomically
 from sat_tf.images import pillow
 from sat_tf.trained.lettering import (
     PAPER,
+    Lettering,
     MissingFontError,
+    clusters,
+    font_runs,
     lettering_of,
+    require_fonts,
     text_width,
     wrap,
     write_text,
@@ -89,7 +93,7 @@ def _tile(image: Image.Image, name: str, captions: tuple[str, ...], language: st
         (line, style)
         for text, code in texts
         for style in [lettering_of(text, code)]
-        for line in wrap(text, _TEXT, _CELL, style)
+        for line in wrap(_drawable(text, style, text in captions), _TEXT, _CELL, style)
     ]
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], ("...", lettering_of(""))]
@@ -101,3 +105,16 @@ def _tile(image: Image.Image, name: str, captions: tuple[str, ...], language: st
         top = image.height + 4 + round(1.4 * _TEXT * number)
         write_text(draw, (left, top), line, _TEXT, style)
     return tile
+
+
+def _drawable(text: str, style: Lettering, caption: bool) -> str:
+    """Returns a text with a question mark for each letter, such as an emoji, that no font has.
+
+    Raises:
+        MissingFontError: Most letters of a caption are such.
+    """
+    runs = [(face, clusters(piece)) for face, piece in font_runs(text, style)]
+    lost = sum(len(letters) for face, letters in runs if not face)
+    if caption and 2 * lost > len(clusters(text)):
+        require_fonts(text, style)
+    return "".join("".join(letters) if face else "?" * len(letters) for face, letters in runs)

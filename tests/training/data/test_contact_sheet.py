@@ -1,5 +1,7 @@
 """The sheet of images with captions: each image above its own captions, whatever can be read."""
 
+import dataclasses
+
 import numpy as np
 from PIL import Image
 
@@ -46,3 +48,12 @@ def test_long_captions_are_cut_and_those_of_any_language_drawn(tmp_path):
 def test_without_a_readable_image_there_is_no_sheet(tmp_path):
     path = tmp_path / "sheet.jpg"
     assert not write_contact_sheet(path, split_of(2, broken=(0, 1))) and not path.exists()
+
+
+def test_letters_without_a_font_cost_neither_the_sheet_nor_pass_for_captions(tmp_path):
+    path, letter = tmp_path / "sheet.jpg", "\U0010fffd"  # of nobody: no font has it
+    one = split_of(1, (f"a dog {letter}\n runs",)).examples[0]
+    named = dataclasses.replace(one, image_id=letter * 9)
+    assert write_contact_sheet(path, Split("train", (named,)))
+    path.unlink()
+    assert not write_contact_sheet(path, split_of(1, (letter * 5,))) and not path.exists()
