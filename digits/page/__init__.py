@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 NAME, TITLE = "digits", "Digits"
 FILES = resources.files(__package__)
-_PER_MINUTE = 1200  # drawings, which come as quickly as a pen is moved
 
 
 def open_reader(folder: Path) -> Callable[[bytes], dict[str, Any]]:
@@ -65,14 +64,13 @@ def make_view(
     configs: dict[str, ReaderConfig], models: dict[str, Callable], opened: Callable[[], None]
 ) -> View:
     """Returns the view of models by name, that `opened` begins to load."""
-    from serving.web.app import Throttle, View  # a page without a server needs none of it
+    from serving.web.app import View  # a page without a server needs none of it
 
     facts = [
         {"name": name, "system": config.system, "digits": config.digits}
         for name, config in configs.items()
     ]
-    throttle = Throttle(per_minute=_PER_MINUTE)
-    return View(NAME, TITLE, FILES, models, facts, opened, throttle)
+    return View(NAME, TITLE, FILES, models, facts, opened)
 
 
 def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:

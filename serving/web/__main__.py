@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _SECONDS_TO_END = 2  # for answers that are on their way
-_ASKING = 2  # processes that decode uploads and ask a model server about them
+_CONNECTIONS = 64  # beyond them, a request is told to come again
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?P<port>:[0-9]+)?", re.IGNORECASE)
 
@@ -77,15 +77,14 @@ def run(arguments: Arguments) -> None:
     folders = sources.named(runs)
     with contextlib.ExitStack() as stack:
         if arguments.server is not None:
-            models, view = _served(arguments, stack), None
+            models, view = _captioners(_served(arguments), stack), None
         else:
             models = _captioners(folders, stack)
             view = hand_over.view(drawn, stack.callback)
         # While the first model loads.
         import uvicorn
 
-        from serving.web.app import Page
-        from serving.web.connections import BACKLOG, BoundedConnection
+        from serving.web.app import Connection, Page
 
         page = Page(
             models,
@@ -101,9 +100,9 @@ def run(arguments: Arguments) -> None:
             page.app(),
             host=arguments.host,
             port=arguments.port,
-            http=BoundedConnection,
+            http=Connection,
             ws="none",
-            backlog=BACKLOG,
+            limit_concurrency=_CONNECTIONS,
             log_level="error",
             timeout_graceful_shutdown=_SECONDS_TO_END,
         )
@@ -149,8 +148,8 @@ def _serve(server, arguments: Arguments) -> None:
     server.run(sockets)
 
 
-def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Captioner]:
-    """Returns the captioners of a model server, by name."""
+def _served(arguments: Arguments) -> dict[str, Source]:
+    """Returns the models of a model server, by name."""
     try:
         from serving.client import Connection
     except ImportError as error:
@@ -162,21 +161,17 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
     host, port = parse_server(arguments.server)
     # The page itself waits for a model that is away, and says so.
     connection = Connection(host, port, wait=False)
-    models = {name: partial(served, connection, name) for name in arguments.model}
-    return _captioners(models, stack, _ASKING)
+    return {name: partial(served, connection, name) for name in arguments.model}
 
 
-def _captioners(
-    models: Mapping[str, Source], stack: contextlib.ExitStack, count: int = 1
-) -> dict[str, Captioner]:
-    """Returns captioners of so many processes, which end with `stack`."""
-    from serving.web.model_process import ModelProcess, captioner
+def _captioners(models: Mapping[str, Source], stack: contextlib.ExitStack) -> dict[str, Captioner]:
+    """Returns captioners of a process, which ends with `stack`."""
+    from serving.web.model_process import ModelProcess
 
-    processes = [ModelProcess(list(models.values())) for _ in range(count)]
-    for process in processes:
-        stack.callback(process.stop)
-        process.start()
-    return {name: captioner(processes, source) for name, source in models.items()}
+    process = ModelProcess(list(models.values()))
+    stack.callback(process.stop)
+    process.start()
+    return {name: partial(process.ask, source) for name, source in models.items()}
 
 
 if __name__ == "__main__":

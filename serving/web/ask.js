@@ -4,7 +4,9 @@
 
 const SatEngine = (() => {
   const AGAIN_AFTER = 1000; // ms
-  const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
+  const LATE = 1500; // ms after which an answer is late
+  const OF_THE_PHOTOGRAPH = new Set([400, 403, 411, 413]); // statuses that say something of it
+  const LATER = new Set([429, 503]); // of a model that is away or busy
   const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
   const LONGEST = 1600; // pixels of its longer side then
   let most = 20; // MB
@@ -42,8 +44,10 @@ const SatEngine = (() => {
     }
     if (response.ok && data) return data;
     const { status } = response;
+    if (data && data.error) throw new Refused(data.error, status);
+    if (LATER.has(status)) throw new Refused("The page's own server is busy.", status);
     const what = status === 413 ? "The file is larger than a proxy in between accepts" : "The server's answer cannot be read";
-    throw new Refused((data && data.error) || `${what} (status ${status}).`, status);
+    throw new Error(`${what} (status ${status}).`);
   }
 
   // Posts again while a model is away or busy, until the signal aborts; `waiting` is told why.
@@ -52,26 +56,11 @@ const SatEngine = (() => {
       try {
         return await contentOf(await send(url, fields, signal));
       } catch (error) {
-        if (error.status !== 503 && error.status !== 429) throw error;
+        if (!LATER.has(error.status)) throw error;
         waiting(error.message);
       }
       await new Promise((go) => setTimeout(go, AGAIN_AFTER));
       signal.throwIfAborted();
-    }
-  }
-
-  // Posts once, and hands over each line of JSON of the answer when it comes.
-  async function lines(url, fields, signal, take) {
-    const response = await send(url, fields, signal);
-    if (!response.ok) return contentOf(response);
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "";
-    for (;;) {
-      const { done, value } = await answering(reader.read());
-      if (done) return;
-      const parts = (text + value).split("\n");
-      text = parts.pop();
-      parts.filter(Boolean).forEach((part) => take(JSON.parse(part)));
     }
   }
 
@@ -114,15 +103,25 @@ const SatEngine = (() => {
     return smaller;
   }
 
-  function captions(image, { signal }, take) {
-    return lines("api/captions", { image }, signal, (line) => {
-      if (OF_THE_PHOTOGRAPH.has(line.status)) throw new Refused(line.error, line.status);
-      take(line);
-    });
+  // Asks every captioner about a photograph, and hands over each answer when it comes.
+  function captions(image, { models, signal }, take) {
+    const each = async (model) => {
+      const waiting = (why) => take({ model, waiting: why });
+      const late = setTimeout(waiting, LATE, "Looking … A captioner that is being loaded takes some seconds.");
+      try {
+        take({ model, ...(await ask("api/caption", { image, model }, signal, waiting)) });
+      } catch (error) {
+        if (error.name === "AbortError" || OF_THE_PHOTOGRAPH.has(error.status) || !(error instanceof Refused)) throw error;
+        take({ model, error: error.message });
+      } finally {
+        clearTimeout(late);
+      }
+    };
+    return Promise.all(models.map(each));
   }
 
   function explain(image, { model, sentence, signal }) {
-    return ask("api/explain", { image, model, sentence }, signal, () => {});
+    return ask("api/caption", { image, model, sentence }, signal, () => {});
   }
 
   // The models of a further view of the page, and what one of them makes of a drawing on a canvas;

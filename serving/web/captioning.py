@@ -37,7 +37,7 @@ class UploadError(Exception):
         status: HTTP's status: 4xx if another image may get one, 503 if the same image may later.
     """
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int = 500) -> None:
         super().__init__(message)
         self.status = status
 
@@ -84,13 +84,10 @@ def served(connection: Connection, model: str) -> Callable[[bytes], dict[str, An
     return caption
 
 
-Tell = Callable[[str], None]
-"""Takes a sentence on why an answer does not come yet."""
-
 Captioner = Callable[..., Awaitable[dict[str, Any]]]
 """Captions an image file as the viewer reads it, see `viewer_data`; raises an `UploadError`.
 
-It takes the file and a `Tell`, and perhaps a sentence to explain, see `ModelProcess.ask`.
+It takes the file, and a sentence to explain or None, see `ModelProcess.ask`.
 """
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -26,17 +27,17 @@ import sat_tf
 from sat_tf.commands import printable
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.runs import graphs_missing
-from serving.process import return_freed_memory
-from serving.web.captioning import Captioner, Tell, UploadError, read_upload, viewer_data
+from serving.web.captioning import UploadError, read_upload, viewer_data
 
 MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""
 
-LOADING = "The captioner is being loaded; that takes a few seconds."
-FIRST_TIME = "Loading the captioner, this first time with TensorFlow, which takes some seconds."
-
-_WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
-
+# Of glibc, which otherwise gives each thread arenas that keep as much as 64 MB of freed images.
+_MEMORY = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(32 * 2**20),
+}
 
 Source = Path | Callable[[], Callable[[bytes], Any]]
 """A run, a published captioner or an export for LiteRT; or what loads another model.
@@ -45,34 +46,20 @@ That can be pickled, and returns a function of an upload, which raises an `Uploa
 """
 
 
-def captioner(processes: Sequence[ModelProcess], source: Source) -> Captioner:
-    """Returns a captioner by whichever of the processes has fewer questions."""
-
-    async def caption(content: bytes, tell: Tell, sentence: str | None = None) -> dict[str, Any]:
-        process = min(processes, key=lambda process: process.questions)
-        return await process.ask(source, content, tell, sentence)
-
-    return caption
-
-
 class ModelProcess:
     """Models in one other process, which ends with this one; they answer one after another.
 
     Args:
         sources: The models.
-
-    Attributes:
-        questions: Those that are being answered or wait.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources, self.questions = list(sources), 0
+        self._sources = list(sources)
         self._turn = asyncio.Lock()  # first come, first served
         self._lock = threading.Lock()  # a question whose asker has gone is still answered
         self._process: subprocess.Popen | None = None
         self._pipe: Connection | None = None
         self._stopped = False
-        self._loaded: set[int] = set()  # models that the process has answered with
 
     def start(self) -> None:
         """Starts the process if it does not run."""
@@ -84,17 +71,11 @@ class ModelProcess:
         self._stopped = True
         self._end()
 
-    async def ask(
-        self,
-        source: Source,
-        content: bytes,
-        tell: Tell = lambda _: None,
-        sentence: str | None = None,
-    ) -> Any:
+    async def ask(self, source: Source, content: bytes, sentence: str | None = None) -> Any:
         """Returns a model's answer about an image file, once the questions before are answered.
 
-        `tell` takes sentences on why it does not come yet. A `sentence` about the image is
-        explained, the captioner's own if it is empty; without one, the image is captioned.
+        A `sentence` about the image is explained, the captioner's own if it is empty; without one,
+        the image is captioned.
 
         Returns:
             Of a captioner `viewer_data`, with `unknown` words if it is an explanation.
@@ -102,36 +83,25 @@ class ModelProcess:
         Raises:
             UploadError: There is no answer.
         """
-        self.questions += 1
-        try:
-            async with self._turn:
-                return await asyncio.to_thread(
-                    self._ask, (self._sources.index(source), content, sentence), tell
-                )
-        finally:
-            self.questions -= 1
+        question = (self._sources.index(source), content, sentence)
+        async with self._turn:
+            return await asyncio.to_thread(self._ask, question)
 
-    def _ask(self, question: tuple[int, bytes, str | None], tell: Tell) -> Any:
-        index, *_ = question
+    def _ask(self, question: tuple[int, bytes, str | None]) -> Any:
         with self._lock:
             for _ in range(MOST_TRIES):
                 self._start()
-                if index not in self._loaded:
-                    tell(LOADING)
                 try:
                     self._pipe.send(question)
-                    while True:
-                        kind, *message = self._pipe.recv()
-                        if kind == _REFUSED:
-                            raise UploadError(*message)
-                        if kind == _ANSWER:
-                            self._loaded.add(index)
-                            return message[0]
-                        tell(message[0])
+                    answer = self._pipe.recv()
                 except (EOFError, OSError) as error:  # the process ended
                     if self._stopped:
                         raise UploadError("The page has been ended.", 500) from error
                     self._end()
+                else:
+                    if isinstance(answer, UploadError):
+                        raise answer
+                    return answer
         raise UploadError(
             f"The captioner was ended by the system {MOST_TRIES} times, perhaps for want of "
             "memory. Try again when there is more.",
@@ -148,10 +118,11 @@ class ModelProcess:
             return
         if self._pipe is not None:
             self._pipe.close()
-        self._loaded.clear()
         self._pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=os.environ | _MEMORY
+        )
         theirs.close()
         with contextlib.suppress(OSError):  # it has ended: whoever asks finds out
             self._pipe.send(self._sources)
@@ -160,7 +131,6 @@ class ModelProcess:
 def main() -> int:
     """Answers until the page ends; returns the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too
-    return_freed_memory()
     serve(Connection(int(sys.argv[1])))
     return 0
 
@@ -184,23 +154,21 @@ def serve(pipe: Connection) -> None:
             return source()
         if graphs_missing(source):
             heavy.append(source)
-        if heavy:
-            pipe.send((_WAITING, FIRST_TIME))
         return partial(_caption, sat_tf.load(source))
 
-    def answer(index: int, content: bytes, sentence: str | None) -> tuple:
+    def answer(index: int, content: bytes, sentence: str | None) -> Any:
         try:
             asked = model(index)
             if sentence is None:
-                return _ANSWER, asked(content)
+                return asked(content)
             if not isinstance(sources[index], Path):
                 raise UploadError("A model server captions, and explains no sentence.", 501)
-            return _ANSWER, asked(content, sentence)
+            return asked(content, sentence)
         except UploadError as error:
-            return _REFUSED, str(error), error.status
+            return error
         except Exception as error:  # of one model: the others go on
             print(printable(f"{sources[index]}: {error}"), file=sys.stderr, flush=True)
-            return _REFUSED, f"It cannot be used: {error}", 500
+            return UploadError(f"It cannot be used: {error}", 500)
 
     with contextlib.suppress(EOFError, OSError):
         sources = pipe.recv()

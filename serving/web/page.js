@@ -127,7 +127,7 @@
     bring(arrive);
     page.models.forEach((_, i) => comparison.wait(i, "Looking …"));
     try {
-      await SatEngine.captions(image, { sample, signal: mine.stop.signal }, ({ model, ...line }) => {
+      await SatEngine.captions(image, { sample, models: page.models, signal: mine.stop.signal }, ({ model, ...line }) => {
         if (line.loading) return loading(line);
         if (mine !== asked) return; // it was on its way when another photograph came
         if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);

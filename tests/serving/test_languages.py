@@ -17,7 +17,6 @@ from serving.litert import load
 from serving.saved_model import load_call
 from serving.signatures import write_captions
 from serving.web.model_process import ModelProcess
-from serving.web.model_process import captioner as captioner_of
 from tests.serving.export_fixtures import write_run
 
 CAPTIONS = {
@@ -85,8 +84,7 @@ async def on_the_page(folder, contents: list[bytes]) -> list[dict]:
     """Data of the page for images, from a process without TensorFlow."""
     process = ModelProcess([folder])
     try:
-        caption = captioner_of([process], folder)
-        return [await caption(content, lambda _: None) for content in contents]
+        return [await process.ask(folder, content) for content in contents]
     finally:
         process.stop()
 

@@ -13,9 +13,9 @@ from PIL import Image
 from sat_tf.config import SearchConfig
 from sat_tf.trained.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import Connection
+from serving.web import app
 from serving.web.app import Page, View
 from serving.web.captioning import Captioner, served
-from serving.web.connections import BoundedConnection
 from tests.image_files import encode
 from tests.serving.web.scripted_model import ScriptedModel, serve
 from tests.waiting import eventually
@@ -47,11 +47,10 @@ def _captioner(caption: Callable[[bytes], dict]) -> Captioner:
 
 
 @contextlib.contextmanager
-def listening(page: Page) -> Iterator[str]:
-    """Serves a page inside the `with`; yields its address."""
-    server = uvicorn.Server(
-        uvicorn.Config(page.app(), port=0, log_level="warning", http=BoundedConnection)
-    )
+def listening(page: Page, **options) -> Iterator[str]:
+    """Serves a page inside the `with`, with options of uvicorn; yields its address."""
+    config = uvicorn.Config(page.app(), port=0, log_level="warning", http=app.Connection, **options)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     eventually(lambda: server.started or not thread.is_alive(), _STARTS_WITHIN)
@@ -77,7 +76,8 @@ def make_run(folder: Path, kind: str = "soft", data: str = "scenes") -> Path:
 def make_export(folder: Path) -> Path:
     """The files by which an export for LiteRT is known."""
     folder.mkdir(parents=True)
-    settings = Settings(288, "crop", (9, 9), SearchConfig(), "float32", {})
+    digests = dict.fromkeys((*GRAPHS, VOCABULARY), "")
+    settings = Settings(288, "crop", (9, 9), SearchConfig(), "float32", {}, GRAPHS[0], digests)
     (folder / SETTINGS).write_text(settings.to_json())
     for name in (*GRAPHS, VOCABULARY):
         (folder / name).touch()

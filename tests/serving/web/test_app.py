@@ -1,23 +1,20 @@
 """Captions of uploads over HTTP; whatever goes wrong, in words and with a fitting status."""
 
-import asyncio
 import base64
-import contextlib
 import dataclasses
 import io
-import json
+import socket
 
 import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from serving.web.app import Page, Throttle
-from serving.web.captioning import UploadError
+from serving.web.app import Page
 from tests.digits.page.scripted import view_of
 from tests.image_files import encode, exif_of
 from tests.page_data import decode_map
-from tests.serving.web.page_fixtures import page_of, photograph
+from tests.serving.web.page_fixtures import listening, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
 
 MOST = 200_000  # bytes of the page without its samples
@@ -81,60 +78,25 @@ def test_what_cannot_be_captioned_is_told_in_words(soft, content, status, says):
     assert upload(soft, photograph()).status_code == 200  # and the page still works
 
 
-def test_a_sentence_is_handed_to_the_captioner_of_its_name():
+def test_a_captioner_is_asked_by_its_name_and_explains_a_sentence_if_there_is_one():
     asked = []
 
-    async def captioner(content, tell, sentence=None):
+    async def captioner(content, sentence):
         asked.append(sentence)
         return {"unknown": []}
 
-    client = TestClient(Page({"one": captioner}, hosts=("testserver",)).app())
-    files = {"image": ("photo.jpg", photograph())}
-    for fields, said in (({"model": "one", "sentence": "A dog"}, "A dog"), ({}, "")):
-        answer = client.post("/api/explain", files=files, data=fields)
-        assert answer.json() == {"unknown": []} and asked.pop() == said
-    upload(client, photograph())
-    assert asked == [None]
+    client = TestClient(Page({"a": None, "one": captioner}, hosts=("testserver",)).app())
+    for sentence in ({"sentence": "A dog"}, {"sentence": ""}, {}):
+        answer = upload(client, photograph(), model="one", **sentence)
+        assert answer.json() == {"unknown": []} and asked.pop() == sentence.get("sentence")
 
 
-def ask_all(client: TestClient, content: bytes) -> list[dict]:
-    answer = client.post("/api/captions", files={"image": ("photo.jpg", content)})
-    assert answer.status_code == 200
-    return [json.loads(line) for line in answer.text.split("\n") if line]
-
-
-def test_one_upload_is_answered_by_every_captioner():
-    with page_of(soft=ScriptedModel(), none=ScriptedModel(kind="none")) as page:
-        client = TestClient(page.app())
-        lines = {line["model"]: line for line in ask_all(client, photograph())}
-        assert {name: line["kind"] for name, line in lines.items()} == {
-            "soft": "soft",
-            "none": "none",
-        }
-        alone = upload(client, photograph(), model="soft").json()
-        assert lines["soft"] == {"model": "soft"} | alone
-        assert [line["status"] for line in ask_all(client, b"text")] == [400, 400]
-
-
-def test_one_upload_waits_for_a_captioner_that_is_away():
+def test_a_model_server_that_is_away_is_told():
     with serve(ScriptedModel()) as port:
         pass
-    with page_of(soft=port) as page, contextlib.ExitStack() as later:
+    with page_of(soft=port) as page:
         answer = upload(TestClient(page.app()), photograph())
-        assert answer.status_code == 503 and "does not answer" in answer.json()["error"]
-        away = page.models["soft"]
-
-        async def soft(content, tell):
-            try:
-                return await away(content, tell)
-            except UploadError:
-                later.enter_context(serve(ScriptedModel(), port))
-                raise
-
-        page.models["soft"] = soft
-        waiting, answer = ask_all(TestClient(page.app()), photograph())
-    assert "does not answer" in waiting["waiting"]
-    assert answer["hypotheses"][0]["text"] == "a dog runs"
+    assert answer.status_code == 503 and "does not answer" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -213,63 +175,20 @@ def test_every_sample_is_small_and_names_its_source(soft):
         assert upload(soft, answer.content).status_code == 200
 
 
-def test_an_upload_that_stalls_is_ended():
-    sent = []
-
-    async def receive():
-        if not sent:
-            sent.append("first part")
-            return {"type": "http.request", "body": b"--x\r\n", "more_body": True}
-        await asyncio.sleep(60)
-
-    async def send(message):
-        sent.append(message)
-
-    headers = {"host": "localhost", "content-length": "5000"}
-    headers["content-type"] = "multipart/form-data; boundary=x"
-    scope = {"type": "http", "method": "POST", "path": "/api/caption", "query_string": b""}
-    scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
-    asyncio.run(Page({}, upload_seconds=0.1).app()(scope, receive, send))
-    assert sent[1]["status"] == 408
+def test_an_upload_that_stalls_is_ended_and_so_is_an_idle_connection():
+    head = "POST /api/caption HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n"
+    head += "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x"
+    page = Page({}, upload_seconds=0.1)
+    with listening(page, timeout_keep_alive=1) as address:
+        for sent, answer in ((head, b"HTTP/1.1 408 "), ("", b"")):
+            place = ("127.0.0.1", int(address.rpartition(":")[2]))
+            with socket.create_connection(place, timeout=60) as connection:
+                connection.sendall(sent.encode())
+                assert connection.recv(len(answer) or 1) == answer
 
 
 def test_only_this_machines_names_are_served(soft):
     assert soft.get("/", headers={"host": "rebound.example"}).status_code == 400
-
-
-def test_so_many_per_minute_and_at_once_and_no_more():
-    now = [0.0]
-    throttle = Throttle(at_once=1, per_minute=3, clock=lambda: now[0])
-
-    def passed() -> bool:
-        try:
-            throttle.count()
-            return True
-        except UploadError as error:
-            assert error.status == 429
-            return False
-
-    assert [passed() for _ in range(4)] == [True, True, True, False]
-    now[0] += 20.0  # a third of a minute: one more
-    assert [passed() for _ in range(2)] == [True, False]
-    with throttle.turn(), pytest.raises(UploadError, match="at once"), throttle.turn():
-        pass
-    with throttle.turn():  # the place is free again
-        pass
-
-
-def test_a_place_is_held_until_all_captioners_have_answered():
-    seen, throttle = [], Throttle(at_once=1)
-
-    async def soft(content, tell):
-        with pytest.raises(UploadError), throttle.turn():
-            seen.append("a free place")
-        return {}
-
-    client = TestClient(Page({"soft": soft}, hosts=("testserver",), throttle=throttle).app())
-    for _ in range(2):
-        assert ask_all(client, photograph()) == [{"model": "soft"}]
-    assert not seen
 
 
 def test_no_type_is_guessed_and_other_sites_start_nothing():
@@ -280,5 +199,5 @@ def test_no_type_is_guessed_and_other_sites_start_nothing():
     for path in ("/", "/assets/viewer.js", "/nowhere"):
         assert client.get(path).headers["x-content-type-options"] == "nosniff"
     for site, count in (("cross-site", 0), ("same-site", 0), ("none", 1), ("same-origin", 2)):
-        client.get("/digits", headers={"sec-fetch-site": site})
+        client.get("/api/digits", headers={"sec-fetch-site": site})
         assert len(opened) == count

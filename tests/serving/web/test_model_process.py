@@ -14,7 +14,7 @@ from sat_tf.trained.lite import cache
 from sat_tf.trained.lite.captioner import SETTINGS
 from serving.web import model_process
 from serving.web.captioning import UploadError
-from serving.web.model_process import FIRST_TIME, LOADING, MOST_TRIES, ModelProcess
+from serving.web.model_process import MOST_TRIES, ModelProcess
 from tests.page_data import decode_map
 from tests.sat_tf.tiny_runs import png, write_run
 from tests.waiting import eventually
@@ -35,16 +35,8 @@ def processes():
         process.stop()
 
 
-def ask(
-    process: ModelProcess,
-    folder: Path,
-    content: bytes,
-    said: list[str] | None = None,
-    sentence: str | None = None,
-):
-    said = [] if said is None else said
-    asked = process.ask(folder, content, said.append, sentence)
-    return asyncio.run(asyncio.wait_for(asked, 300))
+def ask(process: ModelProcess, folder: Path, content: bytes, sentence: str | None = None):
+    return asyncio.run(asyncio.wait_for(process.ask(folder, content, sentence), 300))
 
 
 def texts(answer: dict) -> list[str]:
@@ -76,14 +68,14 @@ def run(made, monkeypatch) -> Path:
 
 
 def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, run):
-    process, said = processes(run), []
-    answer = ask(process, run, png(), said)
+    process = processes(run)
+    answer = ask(process, run, png())
     expected = sat_tf.load(run).beam(png())
     assert texts(answer) == [c.text for c in expected] and len(expected) > 1
     shown, best = answer["hypotheses"][0], expected[0]
     found = decode_map(shown["words"][0], shown["peak"], answer["grid"])
     np.testing.assert_allclose(found, best.alpha[0], atol=best.alpha.max() / 255)
-    assert answer["kind"] == "soft" and said == [LOADING]
+    assert answer["kind"] == "soft"
     assert has_loaded(process, "ai_edge_litert") and not has_loaded(process, "tensorflow")
     with pytest.raises(UploadError, match="Cannot read the image") as error:
         ask(process, run, b"text")
@@ -104,14 +96,12 @@ def test_without_graphs_tensorflow_answers_until_they_are_made(processes, tmp_pa
     monkeypatch.delenv(cache.SWITCH)
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
     run = write_run(tmp_path / "soft")
-    process, said = processes(run), []
-    first = ask(process, run, png(), said)
-    assert said == [LOADING, FIRST_TIME]
+    process = processes(run)
+    first = ask(process, run, png())
     eventually(lambda: not runs.graphs_missing(run), 240.0)
     again = ask(process, run, png())  # the last one that TensorFlow answers
-    said.clear()
-    light = ask(process, run, png(), said)
-    assert said == [LOADING] and not has_loaded(process, "tensorflow")
+    light = ask(process, run, png())
+    assert not has_loaded(process, "tensorflow")
     assert texts(again)[0] == texts(light)[0] == texts(first)[0]
 
 
@@ -162,7 +152,7 @@ def test_the_process_ends_when_the_page_does(processes, run):
 def test_questions_are_answered_in_their_order(tmp_path, monkeypatch):
     process, asked = ModelProcess([Path("a"), Path("b"), Path("c")]), []
 
-    def answer(question, _):
+    def answer(question):
         index, *_ = question
         time.sleep(0.1 * (3 - index))  # the first takes longest
         asked.append(index)
