@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import os
@@ -12,7 +11,7 @@ import tarfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -110,7 +109,7 @@ def read_pairs(source: Source) -> Iterator[Record]:
         place = os.path.basename(text)
         if text in written:
             record = found.get(text) or Record(image, (), None, place)
-            yield dataclasses.replace(record, image=image, place=place)
+            yield replace(record, image=image, place=place)
             continue
         # Flickr30k Entities: [/EN#5/people A man] sits.
         lines = _lines(source, text)
@@ -223,7 +222,7 @@ def read_tar(source: Source) -> Iterator[Record]:
     for index, (name, (key, _)) in enumerate(places.items()):
         place, stored = f"member {name}", StoredImage(images, index, f"{stamp}/{name}")
         if record := found.get(f"{key}.json"):
-            yield dataclasses.replace(record, image=name, place=place, stored=stored)
+            yield replace(record, image=name, place=place, stored=stored)
             continue
         of_key = texts.get(key, {})
         text = of_key.get("caption", of_key.get("txt"))
@@ -403,36 +402,38 @@ def read_parquet(source: Source) -> Iterator[Record]:
     wanted = {names[i] for i in others if i is not None}
     images, structs = _image_columns(source, chosen, names, rows, tuple(ends))
     wanted |= {names[at] for at, _ in chosen.pairs if at not in images}
-    stamp, index = _stamp(source.path), 0
+    wanted |= {f"{name}.path" for name in structs}
+    stamp, several = _stamp(source.path), len(images) > 1
     records: list[Record] = []
-    by_place: list[Record] = []  # the same, named by their rows
 
-    def shown_in(row: Mapping[str, Any], at: int) -> Any:
+    def shown_in(row: Mapping[str, Any], index: int, at: int) -> Any:
         """The name in a cell, with the image if it is there."""
         cell = row.get(names[at])
         if at not in images or (cell is None and names[at] in structs):
             return cell
-        stored = StoredImage(images[at], index, f"{stamp}/{index}" + f"/{at}" * (len(images) > 1))
+        stored = StoredImage(images[at], index, f"{stamp}/{index}" + f"/{at}" * several)
         return (cell or {}).get("path"), stored
 
-    wanted |= {f"{name}.path" for name in structs}
-    for batch in file.iter_batches(1000, columns=sorted(wanted)):
-        for row in batch.to_pylist():
-            for image, *rest in chosen.cells(lambda at, row=row: shown_in(row, at)):
-                place = f"row {index}"
-                if not isinstance(image, tuple):
-                    records += source.records(place, image, *rest)
-                    continue
-                name, stored = image
-                number = f"-{names.index(stored.source.column)}" * (len(images) > 1)
-                own = f"{source.path.stem}/{index:06}{number}.jpg"
-                named = name if name and is_image_name(name) else own
-                records.append(source.record(place, named, *rest, stored=stored))
-                by_place.append(dataclasses.replace(records[-1], image=own))
-            index += 1
+    def name_by_row(image: StoredImage) -> str:
+        column = f"-{names.index(image.source.column)}" * several
+        return f"{source.path.stem}/{image.index:06}{column}.jpg"
+
+    batches = file.iter_batches(1000, columns=sorted(wanted))
+    for index, row in enumerate(row for batch in batches for row in batch.to_pylist()):
+        place = f"row {index}"
+        for image, *rest in chosen.cells(functools.partial(shown_in, row, index)):
+            if not isinstance(image, tuple):
+                records += source.records(place, image, *rest)
+                continue
+            name, stored = image
+            named = name if name and is_image_name(name) else name_by_row(stored)
+            records.append(source.record(place, named, *rest, stored=stored))
     if (name := name_of_several(records)) is not None:
         source.note(f"several images are called {name}, so rows name the images")
-        records = by_place
+        records = [
+            record if record.stored is None else replace(record, image=name_by_row(record.stored))
+            for record in records
+        ]
     yield from records
 
 
