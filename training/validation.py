@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sat_tf.scores.ngrams import CiderD
-from sat_tf.scores.score_tokens import ScoreTokens
+from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
+from sat_tf.scores.score_tokens import ScoreTokens, default_tokens, split_captions, split_lines
 from sat_tf.trained.captioning import TrainedCaptioner
 from training.captioning import Captioning
 from training.config_groups import FitConfig
@@ -20,9 +20,11 @@ from training.data.examples import Split, StoredImage
 from training.data.image_loader import InputSource, readable_images
 from training.distributed import distribute, on_chief
 from training.inputs import Data
-from training.metrics.quick import caption_frequencies, quick_scores, quick_tokens
 
 Measure = Callable[[], dict[str, float]]
+
+MOST_DOCUMENTS = 30_000
+"""Images whose captions give document frequencies: more would take a gigabyte for the same."""
 
 
 class Validation:
@@ -115,7 +117,8 @@ class Validation:
     @property
     def _tokens(self) -> tuple[ScoreTokens, str]:
         data = self._data.config
-        return quick_tokens(**data.splitting), data.language
+        found = default_tokens(**data.splitting)
+        return "simple" if found == "ptb" else found, data.language
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:
@@ -129,3 +132,41 @@ class Validation:
             return dict
         read = self._captioning
         return self._bounds(read.captioner, read.split, read.source)
+
+
+def quick_scores(
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    frequencies: CiderD,
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
+) -> dict[str, float]:
+    """Computes `bleu_4` and `cider` (0-100 or NaN), for every epoch.
+
+    Args:
+        candidates: Image id -> caption.
+        references: Image id -> raw reference captions.
+        frequencies: See `caption_frequencies`. A report has those of its references: scores of
+            other images, or of fewer, are on another scale then.
+        tokens: What splits all captions.
+        language: Of the captions.
+    """
+    ours = [references[image] for image in candidates]
+    texts = split_captions(tokens, [*candidates.values()], ours, language)
+    bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
+    parts = []
+    for caption, others in zip(*texts, strict=True):
+        own, *theirs = (
+            frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
+        )
+        parts.append(frequencies.score(own, theirs))
+    return {"bleu_4": float(bleu["bleu_4"]), "cider": 100.0 * float(np.mean(parts))}
+
+
+def caption_frequencies(
+    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
+) -> CiderD:
+    """Returns the document frequencies of each image's captions, evenly chosen if they are many."""
+    every = -(-len(captions) // MOST_DOCUMENTS) or 1
+    split = (split_lines(tokens, own, language) for own in captions[::every])
+    return CiderD([count_grams(text.split()) for text in lines] for lines in split)

@@ -113,6 +113,18 @@ def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -
     return [" ".join(filter(str.strip, tokens)) for tokens in found]
 
 
+def split_captions(
+    name: ScoreTokens,
+    captions: Sequence[str],
+    references: Sequence[Sequence[str]],
+    language: str = "en",
+) -> tuple[list[str], list[list[str]]]:
+    """Splits captions and the references of each; see `split_lines`."""
+    lines = [*captions, *(text for own in references for text in own)]
+    split = iter(split_lines(name, lines, language))
+    return [next(split) for _ in captions], [[next(split) for _ in own] for own in references]
+
+
 def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
     if name in ("simple", "characters"):
         unit = "words" if name == "simple" else name

@@ -12,9 +12,8 @@ from training.captioning import Captioning
 from training.config_groups import FitConfig
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
-from training.metrics.quick import caption_frequencies, quick_scores
 from training.run_state.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
-from training.validation import Validation
+from training.validation import Validation, caption_frequencies, quick_scores
 
 
 def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(monkeypatch):

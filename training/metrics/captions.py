@@ -25,10 +25,10 @@ from sat_tf.scores.score_tokens import (
     ScoreTokens,
     default_tokens,
     signature,
+    split_captions,
 )
 from sat_tf.tokens import default_segmenter
 from training.metrics.bootstrap import UNDEFINED, Interval, few_images_note, interval_over_images
-from training.metrics.quick import tokenise
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
@@ -106,7 +106,8 @@ def score_captions(
     """
     notes: list[str] = []
     chosen = tokens or default_tokens(language, unit, segmenter)
-    texts = tokenise(candidates, references, chosen, language)
+    of_each = [references[image] for image in candidates]
+    texts = split_captions(chosen, [*candidates.values()], of_each, language)
     if chosen in ("ptb", "simple") and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
     if characters := chosen in OVER_CHARACTERS:
