@@ -50,9 +50,8 @@ def read_jsonl(source: Source) -> Iterator[Record]:
 
 
 def _records_of(source: Source, values: list[tuple[str, Any]]) -> Iterator[Record]:
-    if all(
-        isinstance(value, list) and len(value) > 1 for _, value in values
-    ):  # ["a.jpg", "A door."]
+    # ["a.jpg", "A door."]
+    if all(isinstance(value, list) and len(value) > 1 for _, value in values):
         values = [(p, {str(n): cell for n, cell in enumerate(v, start=1)}) for p, v in values]
     for place, value in values:
         if not isinstance(value, dict):
@@ -97,7 +96,7 @@ def read_json(source: Source) -> Iterator[Record]:
 
 def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if any(map(is_image_name, content)):
-        return _mapping(source, content, None)
+        return _table(source, _mapped(source, content, None))
     if columns := _by_columns(source, content):
         return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
@@ -125,7 +124,7 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
         return _parts(source, content, splits)
     lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
     if mostly(source.images.stems.__contains__, lists):
-        return _mapping(source, content, None)
+        return _table(source, _mapped(source, content, None))
     for key in ("data", "annotations", *lists[:1]):
         if key in lists:
             alike = [k for k in lists if content[k][0].keys() == content[key][0].keys()]
@@ -145,7 +144,7 @@ def _below(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     counts = {key: _records_in(value) for key, value in content.items()}
     named = not source.images.stems.isdisjoint(content)
     if named or not any(counts.values()) or (len(content) > 1 and _objects([*content.values()])):
-        return _mapping(source, content, None)
+        return _table(source, _mapped(source, content, None))
     key = max(counts, key=counts.__getitem__)
     if rest := [other for other, count in counts.items() if count and other != key]:
         source.note(f"captions are those under {key!r}; not read: {', '.join(rest)[:80]}")
@@ -210,10 +209,6 @@ def _parts(source: Source, content: Mapping, splits: Mapping[str, Any]) -> Itera
                 source.fail(place, f"expected a record with an image and its captions, got {entry}")
             entries.append((place, entry, key))
     return _table(source, entries)
-
-
-def _mapping(source: Source, content: Mapping[str, Any], split: str | None) -> Iterator[Record]:
-    return _table(source, _mapped(source, content, split))
 
 
 def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> Entries:
@@ -481,16 +476,17 @@ def _one_field(source: Source, fields: list[str], kind: str) -> str:
             why = f"`--data.columns caption={given[0]}`: no such {kind} holds a text"
             source.fail(_WHOLE, f"{why}; there are {', '.join(map(repr, fields))}")
         return given[0]
+    if len(fields) == 1:
+        return fields[0]
     named = [field for field in fields if re.search("caption|description|text", field.lower())]
-    if len(fields) > 1 and len(named) != 1:
+    if len(named) != 1:
         source.fail(
             _WHOLE,
             f"the {kind}s {', '.join(map(repr, fields))} could each be the caption; choose with "
             f"`--data.columns {shlex.quote(f'caption={fields[0]}')}`",
         )
-    if len(fields) > 1:
-        source.note(f"caption is {named[0]!r}; not read: {', '.join(set(fields) - set(named))}")
-    return named[0] if len(named) == 1 else fields[0]
+    source.note(f"caption is {named[0]!r}; not read: {', '.join(set(fields) - set(named))}")
+    return named[0]
 
 
 def _read_datumaro(source: Source, items: list[Any]) -> Iterator[Record]:
