@@ -13,7 +13,7 @@ import tyro
 
 from sat_tf.commands import exit_status, json_line, parse_flags, printable
 from sat_tf.trained.limits import remarks
-from serving.process import parse_server
+from serving.address import parse_server
 
 if TYPE_CHECKING:
     from serving.client import ServedCaption, ServingError

@@ -20,7 +20,7 @@ import tyro
 from sat_tf.commands import exit_status, loading, parse_flags, printable
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Range, check_fields
-from serving.process import check_port, return_freed_memory
+from serving.address import check_port
 
 _DAY = 86_400
 _ROUND_SECONDS = 1.0
@@ -66,7 +66,6 @@ def run(arguments: Arguments) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    return_freed_memory()
     # After the flags were checked, as TensorFlow takes seconds to load.
     with loading():
         import tensorflow as tf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import grpc
@@ -42,8 +42,6 @@ class Servable:
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        # Sets of outputs that are run, by signature: the session compiles each for good.
-        self._output_sets: dict[str, list[frozenset[str]]] = {}
         self._session, loaded = load_session(path)
         found = loaded.signature_def.items()
         # Without inputs there is the one that initialises the graph.
@@ -79,11 +77,9 @@ class Servable:
             raise statuses.StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
-        # The smallest set of outputs that was warmed up and holds those asked for, or all.
-        warmed = [found for found in self._output_sets.get(name, ()) if found.issuperset(aliases)]
-        run = sorted(min(warmed, key=len, default=signature.outputs))
-        outputs = self._run([signature.outputs[alias].name for alias in run], feeds, seconds)
-        values = dict(zip(run, outputs, strict=True))
+        # All of them: the session compiles each set of outputs, and keeps it for good.
+        fetches = {alias: info.name for alias, info in signature.outputs.items()}
+        values = self._run(fetches, feeds, seconds)
         response = predict_pb2.PredictResponse()
         response.model_spec.signature_name = name
         for alias in aliases:
@@ -154,8 +150,8 @@ class Servable:
         return value
 
     def _run(
-        self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray], seconds: float | None
-    ) -> list[np.ndarray]:
+        self, fetches: Mapping[str, str], feeds: Mapping[str, np.ndarray], seconds: float | None
+    ) -> dict[str, np.ndarray]:
         options = None
         if seconds is not None:
             milliseconds = min(max(int(seconds * 1000), 1), _MAX_MILLISECONDS)
@@ -170,12 +166,8 @@ class Servable:
         if not path.is_file():
             return
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
-            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-            name = request.model_spec.signature_name or _DEFAULT_SIGNATURE
-            if request.output_filter:
-                found = frozenset(request.output_filter)
-                self._output_sets.setdefault(name, []).append(found)
-            self.predict(request)
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            self.predict(log.predict_log.request)
 
 
 def _claimed_bytes(proto: tensor_pb2.TensorProto) -> int:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 
@@ -33,10 +31,9 @@ MODEL_SERVICE = "tensorflow.serving.ModelService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _LOG = logging.getLogger(__name__)
-_SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
 _NO_DEADLINE = 1e6  # seconds
 _CLOSING_SECONDS = 1.0  # for gRPC to end the calls that it cancels
-_SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"  # messages of HealthCheckResponse
+_SERVING = b"\x08\x01"  # a HealthCheckResponse
 
 Method = Callable[[protobuf.Message, grpc.ServicerContext], protobuf.Message]
 
@@ -50,8 +47,8 @@ class LocalServer:
         host: Address to listen on.
         port: 0 takes a free one, which `address` holds.
         max_bytes: Largest request.
-        admission: Bounds the predictions at work and waiting; the state of the model is answered
-            at once.
+        running: Calls that run at a time.
+        waiting: Calls that wait for their turn; further ones are refused.
         poll_seconds: How often to look for new versions.
 
     Raises:
@@ -66,7 +63,8 @@ class LocalServer:
         host: str = "127.0.0.1",
         port: int = 8500,
         max_bytes: int = MAX_BYTES,
-        admission: Admission | None = None,
+        running: int = 16,
+        waiting: int = 128,
         poll_seconds: float = 1.0,
     ) -> None:
         folder = Path(export_dir)
@@ -74,8 +72,7 @@ class LocalServer:
         self.versions.refresh()
         if self.versions.served is None:
             raise ValueError(_nothing_to_serve(folder, self.versions))
-        self._admission = admission or Admission()
-        self._server = self._make_server(max_bytes)
+        self._server = self._make_server(max_bytes, running, waiting)
         address = f"[{host}]" if ":" in host else host
         try:
             self.port = self._server.add_insecure_port(f"{address}:{port}")
@@ -87,15 +84,12 @@ class LocalServer:
         _LOG.info("%s is served on %s", model, self.address)
 
     def stop(self, grace_seconds: float = 30.0) -> None:
-        """Refuses new predictions, finishes those in flight, closes the port, unloads.
+        """Closes the port, finishes the calls in flight, unloads.
 
         Args:
             grace_seconds: Time for the calls in flight; those that take longer are cancelled.
         """
-        end = time.monotonic() + grace_seconds
-        self._admission.close(grace_seconds)
-        left = max(end - time.monotonic(), 0.0)
-        self._server.stop(left).wait(left + _CLOSING_SECONDS)
+        self._server.stop(grace_seconds).wait(grace_seconds + _CLOSING_SECONDS)
         self.versions.close()
 
     def __enter__(self) -> LocalServer:
@@ -104,36 +98,28 @@ class LocalServer:
     def __exit__(self, *_) -> None:
         self.stop()
 
-    def _make_server(self, max_bytes: int) -> grpc.Server:
+    def _make_server(self, max_bytes: int, running: int, waiting: int) -> grpc.Server:
         options = [
             ("grpc.max_receive_message_length", max_bytes),
             # Without it two servers can share a port, and callers meet either.
             ("grpc.so_reuseport", 0),
         ]
-        threads = self._admission.places + _SPARE_THREADS
-        pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
-        server = grpc.server(pool, options=options)
+        pool = futures.ThreadPoolExecutor(running, thread_name_prefix="call")
+        server = grpc.server(pool, options=options, maximum_concurrent_rpcs=running + waiting)
         services = {
             PREDICTION_SERVICE: {"Predict": rpc_handler(PredictRequest, self._predict)},
             MODEL_SERVICE: {"GetModelStatus": rpc_handler(GetModelStatusRequest, self._status)},
-            HEALTH_SERVICE: {"Check": grpc.unary_unary_rpc_method_handler(self._check)},
+            HEALTH_SERVICE: {"Check": grpc.unary_unary_rpc_method_handler(lambda *_: _SERVING)},
         }
         for name, methods in services.items():
             handler = grpc.method_handlers_generic_handler(name, methods)
             server.add_generic_rpc_handlers((handler,))
         return server
 
-    def _check(self, *_) -> bytes:
-        """Answers whether calls are taken, whatever service is asked about."""
-        return _NOT_SERVING if self._admission.closed else _SERVING
-
     def _predict(self, request: PredictRequest, context: grpc.ServicerContext) -> PredictResponse:
         """Runs a signature of the version asked for."""
         version, servable = self.versions.find(request.model_spec)
-        with self._admission.turn(_seconds_left(context)) as left:
-            if not context.is_active():  # it may have been cancelled while it waited
-                raise statuses.cancelled()
-            response = servable.predict(request, left)
+        response = servable.predict(request, _seconds_left(context))
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = version
         return response
@@ -144,74 +130,13 @@ class LocalServer:
         return GetModelStatusResponse(model_version_status=states)
 
 
-class Admission:
-    """Bounds predictions: a few run at a time, more wait, and the rest are refused at once.
-
-    A server that stops refuses new calls here while it finishes those in flight, with its port
-    still open: gRPC's own stop may cancel such a call, or leave it without an answer until its
-    deadline.
-
-    Args:
-        running: Calls that run at a time.
-        waiting: Calls that wait for their turn.
-    """
-
-    def __init__(self, running: int = 16, waiting: int = 128) -> None:
-        self.places, self.admitted, self.closed = running + waiting, 0, False
-        self._running = threading.Semaphore(running)
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def turn(self, seconds: float | None) -> Iterator[float | None]:
-        """Waits for a turn, and holds it inside the `with`.
-
-        Args:
-            seconds: Time until the caller's deadline.
-
-        Yields:
-            The time that is left then.
-
-        Raises:
-            StatusError: The admission is closed, no place is left, or the time ran out.
-        """
-        started = time.monotonic()
-        with self._changed:
-            if self.closed:
-                raise statuses.StatusError(grpc.StatusCode.UNAVAILABLE, "The server is stopping")
-            if self.admitted == self.places:
-                message = f"All {self.places} places are taken"
-                raise statuses.StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
-            self.admitted += 1
-        try:
-            if not self._running.acquire(timeout=seconds):
-                raise statuses.late()
-            try:
-                waited = time.monotonic() - started
-                yield None if seconds is None else max(seconds - waited, 0.0)
-            finally:
-                self._running.release()
-        finally:
-            with self._changed:
-                self.admitted -= 1
-                self._changed.notify_all()
-
-    def close(self, seconds: float) -> None:
-        """Refuses new calls, and waits up to `seconds` for those already admitted to end."""
-        with self._changed:
-            self.closed = True
-            self._changed.wait_for(lambda: not self.admitted, seconds)
-
-
 def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMethodHandler:
     """Returns a handler that reads a request from bytes, and turns exceptions into statuses."""
 
     def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
         try:
-            # It may have waited for a thread until nobody reads the answer.
-            if _seconds_left(context) == 0:
-                raise statuses.late()
-            if not context.is_active():
-                raise statuses.cancelled()
+            if not context.is_active():  # it waited for its turn until nobody reads the answer
+                raise statuses.StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
             try:
                 request = request_type.FromString(content)
             except protobuf.DecodeError as error:

@@ -29,16 +29,6 @@ def not_found(message: str) -> StatusError:
     return StatusError(grpc.StatusCode.NOT_FOUND, message)
 
 
-def late() -> StatusError:
-    """The caller's deadline passed before the call was begun."""
-    return StatusError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
-
-
-def cancelled() -> StatusError:
-    """The caller gave up before the call was begun."""
-    return StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
-
-
 def of_exception(error: Exception) -> StatusError:
     """Returns the status of an exception: the runtime's own if it raised one, else INTERNAL."""
     if isinstance(error, StatusError):

@@ -20,7 +20,7 @@ from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import installation, invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.trained import published
-from serving.process import check_port, parse_server
+from serving.address import check_port, parse_server
 from serving.web import sources
 
 if TYPE_CHECKING:

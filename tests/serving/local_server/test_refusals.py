@@ -8,7 +8,6 @@ import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
 from serving.local_server import statuses
-from serving.local_server.server import rpc_handler
 from tests.serving.toys import predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -87,24 +86,6 @@ def test_status_is_refused_as_the_real_server_does(caller, request_, code, messa
 
 
 OUT = "Graph execution error:\n\nOOM"
-
-
-class LateContext:
-    """A call that waited in the queue until its deadline had passed."""
-
-    def time_remaining(self) -> float:
-        return 0.0
-
-    def abort(self, code, details):
-        raise RuntimeError(code)
-
-
-def test_a_call_past_its_deadline_is_not_begun():
-    begun = []
-    handler = rpc_handler(predict_pb2.PredictRequest, lambda *call: begun.append(call))
-    with pytest.raises(RuntimeError, match="DEADLINE_EXCEEDED"):
-        handler.unary_unary(predict_request(b"ok").SerializeToString(), LateContext())
-    assert not begun
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2
 
 from serving.local_server.servable import Servable
-from serving.local_server.server import Admission, LocalServer
-from serving.local_server.statuses import StatusError
+from serving.local_server.server import LocalServer
 from tests.serving.processes import resident_megabytes
 from tests.serving.toys import GRID, T, predict_request, status_request
 from tests.waiting import eventually
@@ -100,35 +99,43 @@ def test_a_stop_waits_no_longer_than_it_is_told(toy_exports, serving, held):
         stopped.result()
 
 
-def code_of(admission: Admission, seconds: float | None) -> grpc.StatusCode:
-    with pytest.raises(StatusError) as caught, admission.turn(seconds):
-        pass
-    return caught.value.code
-
-
-def test_a_call_that_finds_no_turn_in_time_meets_its_deadline():
-    admission = Admission(running=1, waiting=1)
-    with admission.turn(None) as left:
-        assert left is None
-        assert code_of(admission, 0.01) == grpc.StatusCode.DEADLINE_EXCEEDED
-    with admission.turn(5.0) as left:
-        assert 0 < left <= 5
-
-
 def test_a_call_that_is_cancelled_while_it_waits_is_never_computed(
     toy_exports, serving, monkeypatch
 ):
-    admission, computed = Admission(running=1, waiting=8), []
-    monkeypatch.setattr(Servable, "predict", lambda *arguments: computed.append(arguments))
-    with serving(toy_exports, admission=admission) as caller:
-        with admission.turn(None):
-            calls = [caller.prediction.Predict.future(predict_request(b"ok")) for _ in range(8)]
-            eventually(lambda: admission.admitted == 9)
-            for call in calls:
-                call.cancel()
-            assert caller.healthy()  # asked after them
-        eventually(lambda: admission.admitted == 0)
-    assert not computed
+    came, go, computed = threading.Event(), threading.Event(), []
+
+    def hold(*arguments):
+        computed.append(arguments)
+        came.set()
+        go.wait(120.0)
+
+    monkeypatch.setattr(Servable, "predict", hold)
+    with serving(toy_exports, running=1) as caller:
+        first, *calls = (caller.prediction.Predict.future(predict_request(b"ok")) for _ in range(8))
+        assert came.wait(120.0)
+        for call in (*calls, first):
+            call.cancel()
+        go.set()
+        assert caller.healthy()  # asked after them
+    assert len(computed) == 1
+
+
+def test_too_many_at_once_are_refused_and_those_that_wait_are_answered(toy_exports, serving, held):
+    with serving(toy_exports, running=1, waiting=1) as caller, ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(caller.caption, held.image)
+        held.wait_until_in_flight()
+        calls = [caller.prediction.Predict.future(predict_request(b"ok")) for _ in range(3)]
+        codes = set()
+
+        def refused() -> bool:
+            codes.update(call.code() for call in calls if call.done())
+            return sum(call.done() for call in calls) == 2
+
+        eventually(refused)
+        assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        held.release()
+        assert slow.result() == "a cat 3"
+        assert sorted(call.code().name for call in calls) == ["OK", *["RESOURCE_EXHAUSTED"] * 2]
 
 
 def test_a_taken_port_is_an_error(toy_exports, caller):
@@ -189,15 +196,3 @@ def test_thousands_of_bad_requests_leave_memory_flat(caller):
     before = resident_megabytes("self")
     send_nonsense(caller, 4_000, seed=3)
     assert resident_megabytes("self") - before < 15
-
-
-def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serving):
-    admission = Admission(running=1, waiting=0)
-    with serving(toy_exports, admission=admission) as caller:
-        with admission.turn(None):
-            with pytest.raises(grpc.RpcError) as caught:
-                caller.predict(predict_request(b"ok"), timeout=120)
-            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert caller.healthy()
-            assert caller.model.GetModelStatus(status_request(), timeout=120).model_version_status
-        caller.predict(predict_request(b"ok"), timeout=120)

@@ -10,7 +10,7 @@ import pytest
 
 import digits
 from sat_tf.trained import published
-from serving.process import parse_server
+from serving.address import parse_server
 from serving.web import __main__ as command
 from serving.web.__main__ import main
 from serving.web.app import Page

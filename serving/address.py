@@ -1,17 +1,11 @@
-"""The process of a server: where it listens, the memory it gives back."""
+"""The address of a server: where it listens, where a client finds it."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import socket
 
 from sat_tf.errors import invalid_value
-
-# Parameters of mallopt(3), by glibc's <malloc.h>.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_ARENAS = 2
-_LARGE = 32 * 2**20  # bytes: the largest that glibc itself comes to keep in an arena
 
 
 def check_port(host: str, port: int) -> None:
@@ -48,20 +42,3 @@ def parse_server(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise invalid_value("server", "HOST:PORT", repr(text))
     return host.strip("[]"), int(port)
-
-
-def return_freed_memory() -> None:
-    """Makes glibc give freed memory back to the system; does nothing for another libc.
-
-    glibc gives threads arenas of their own, up to eight per core, and once large blocks were freed
-    it leaves as much as 64 MB free in each: a server's memory grows with every thread that happens
-    to decode a large image. Here there are two arenas, trimmed at 32 MB.
-
-    To be called before TensorFlow starts its threads, as arenas that exist stay.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return
-    mallopt(_ARENA_MAX, _ARENAS)
-    mallopt(_MMAP_THRESHOLD, _LARGE)
-    mallopt(_TRIM_THRESHOLD, _LARGE)
