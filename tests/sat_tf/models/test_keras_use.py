@@ -48,6 +48,14 @@ def test_a_saved_captioner_comes_back_with_its_policy(tmp_path, kind):
         np.testing.assert_array_equal(found, expected)
 
 
+def test_a_captioner_and_a_model_of_its_layers_have_a_summary():
+    lines: list[str] = []
+    for model in (make_model(), plain_model()):
+        model.summary(print_fn=lines.append)
+    text = "\n".join(lines)
+    assert text.count("(RNNDecoder)") == 2 and "(Encoder)" in text
+
+
 def test_clipping_measures_gradients_without_the_scale_of_float16():
     logs = {}
     for scale in (None, 1024.0):
