@@ -14,7 +14,6 @@ from tests.training.data.sources.caption_forms import (
     RECORDS,
     A,
     B,
-    box_of,
     everything,
     load,
     records_of,
@@ -176,12 +175,6 @@ def test_a_form_is_read_at_once(tmp_path, form):
     assert {n if n.endswith(".jpg") else f"{n}.jpg": c for n, c in found.items()} == BOTH
 
 
-def test_captions_in_several_columns_are_all_read(tmp_path):
-    text = table("image,caption_1,caption_2", f"a.jpg,{A},{B}", f"b.jpg,{B},")
-    found, _, _ = everything(write(tmp_path, IMAGES | {"c.csv": text}))
-    assert found == {"a.jpg": (A, B), "b.jpg": (B,)}
-
-
 @pytest.mark.parametrize("mark", ["|", " || ", "###", "<sep>", ";", "\n"])
 def test_several_captions_in_a_cell_are_taken_apart(tmp_path, mark):
     text = table("image,captions", f'a.jpg,"{A}{mark}{B}"', f"b.jpg,{B}")
@@ -195,12 +188,6 @@ def test_a_semicolon_within_a_caption_stays_and_is_named(tmp_path):
     found, _, notes = everything(write(tmp_path, IMAGES | {"c.csv": text}))
     assert found == {"a.jpg": (f"{A}; {B}",), "b.jpg": (f"{B}; {A}",)}
     assert "most cells of 'caption' have ';' inside" in notes[0]
-
-
-def test_numpys_list_without_commas_holds_several_captions(tmp_path):
-    text = table("image,captions", f"a.jpg,\"['{A}'\n '{B}']\"", f"b.jpg,\"['{B}' '{A}']\"")
-    found, _, _ = everything(write(tmp_path, IMAGES | {"c.csv": text}))
-    assert found == {"a.jpg": (A, B), "b.jpg": (B, A)}
 
 
 def test_columns_may_be_named(tmp_path):
@@ -227,14 +214,6 @@ def test_keys_of_json_beside_images_that_are_not_read_are_named(tmp_path):
     found, splits, notes = everything(write(tmp_path, IMAGES | files))
     assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
     assert any("not read: 'by'" in note for note in notes)
-
-
-def test_attributes_of_boxes_that_are_not_read_are_named(tmp_path):
-    boxes = [box_of({"caption": A, "colour": "red"})]
-    folder = write(tmp_path, {"a.jpg": b"", "c.json": COCO | {"annotations": boxes}})
-    split = load("train", folder, held_out="0,0")
-    assert [e.captions for e in split.examples] == [(A,)]
-    assert "not read: 'colour'" in split.notes[0]
 
 
 def test_the_known_malformed_row_is_mended_and_named(tmp_path):

@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.training.data.sources.caption_forms import A, B, chat, everything, load, table, write
+from tests.training.data.sources.caption_forms import (
+    A,
+    B,
+    chat,
+    everything,
+    load,
+    table,
+    tar_of,
+    write,
+)
 from training.data.examples import DataError
 
 
@@ -233,6 +242,39 @@ ODD = {
         {"c.json": {"data": {"a": [{"caption": A}]}}},
         {"a": (A,)},
     ),
+    "captions in several columns": (
+        {"c.csv": table("image,caption_1,caption_2", f"a.jpg,{A},{B}", f"b.jpg,{B},")},
+        {"a.jpg": (A, B), "b.jpg": (B,)},
+    ),
+    "NumPy's lists without commas": (
+        {
+            "c.csv": table(
+                "image,captions", f"a.jpg,\"['{A}'\n '{B}']\"", f"b.jpg,\"['{B}' '{A}']\""
+            )
+        },
+        {"a.jpg": (A, B), "b.jpg": (B, A)},
+    ),
+    "captions without spaces, which are no words": (
+        {"c.json": {"a.jpg": ["一只红色的狗", "狗在草地上跑"]}},
+        {"a.jpg": ("一只红色的狗", "狗在草地上跑")},
+    ),
+    "keys of a tar that end at the first dot": (
+        {"c.tar": tar_of({"0.jpg": "x", "0.1.txt": B, "0.0.txt": A})},
+        {"0.jpg": (A, B)},
+    ),
+    "texts elsewhere, in folders like those of the images": (
+        {f"images/{n}/0.jpg": b"" for n in "xy"}
+        | {f"captions/{n}/0.txt": text for n, text in (("x", A), ("y", B))},
+        {"images/x/0.jpg": (A,), "images/y/0.jpg": (B,)},
+    ),
+    "objects of several texts, and plain texts": (
+        {"c.json": [{"image": "a", "said": {"text": [A, B]}}, {"image": "b", "said": B}]},
+        {"a": (A, B), "b": (B,)},
+    ),
+    "captions, one too short, beside a machine's": (
+        {"c.csv": table("image,caption,by_gpt", f"a,{A},so {A}", f"b,bad,so {B}", f"c,{B},so {A}")},
+        {"a": (A,), "b": ("bad",), "c": (B,)},
+    ),
     "numbers for names": (
         {"c.json": [{"image_id": 42, "caption": A}], "COCO_val2014_000000000042.jpg": b""},
         {"42": (A,)},
@@ -243,7 +285,7 @@ ODD = {
 @pytest.mark.parametrize("form", [*OF_A, *ODD])
 def test_an_odd_form_is_read(tmp_path, form):
     files, wanted = ODD.get(form) or (OF_A[form], {"a.jpg": (A,)})
-    there = any(name.endswith("jpg") for name in files)
+    there = any(name.endswith(("jpg", "tar")) for name in files)
     images = {} if there else {f"{name.removesuffix('.jpg')}.jpg": b"" for name in wanted}
     assert everything(write(tmp_path, files | images))[0] == wanted
 
@@ -270,27 +312,6 @@ def test_a_mark_that_the_first_records_lack_counts(tmp_path):
     (tmp_path / "a.jpg").touch()
     split = load("train", write(tmp_path, {"c.json": records}), held_out="0,0")
     assert "c.json: 1 captions marked is_rejected are left out." in split.notes
-
-
-def test_records_that_are_not_read_are_named(tmp_path):
-    batches = {f"part{n}": {"items": [{"image": "a.jpg", "caption": A}] * n} for n in (1, 2)}
-    files = {"a.jpg": b"", "c.json": {"version": 1, **batches}}
-    assert (
-        "c.json: captions are those under 'part2'; not read: part1."
-        in everything(write(tmp_path / "1", files))[2]
-    )
-    records = [{"image": ["a.jpg"], "caption": A}, {"image": [], "caption": B}]
-    notes = everything(write(tmp_path / "2", {"a.jpg": b"", "c.json": records}))[2]
-    assert "c.json: 1 records with an empty list of images are left out." in notes
-
-
-def test_captions_in_several_languages_are_named(tmp_path):
-    rows = table("image,language,caption", f"a.jpg,en,{A}", f"a.jpg,de,{B}")
-    notes = everything(write(tmp_path / "1", {"a.jpg": b"", "c.csv": rows}))[2]
-    assert any("in several languages (de, en); all are read" in note for note in notes)
-    by_key = {"en": {"a.jpg": A}, "de": {"a.jpg": B}}
-    notes = everything(write(tmp_path / "2", {"a.jpg": b"", "c.json": by_key}))[2]
-    assert any("under several keys ('en', 'de'); their captions are put" in note for note in notes)
 
 
 def test_splits_below_a_key_are_honoured(tmp_path):

@@ -6,10 +6,12 @@ import pytest
 
 from tests.training.data.sources.caption_forms import (
     BOTH,
+    COCO,
     IMAGES,
     RECORDS,
     A,
     B,
+    box_of,
     everything,
     load,
     table,
@@ -36,11 +38,6 @@ def test_the_words_of_a_caption_are_joined_with_a_note(tmp_path, files):
     captions, _, notes = everything(write(tmp_path, IMAGES | files))
     assert captions == BOTH
     assert any("2 lists of words are joined to a caption each" in note for note in notes)
-
-
-def test_captions_without_spaces_are_no_lists_of_words(tmp_path):
-    files = {"a.jpg": b"", "c.json": {"a.jpg": ["一只红色的狗", "狗在草地上跑"]}}
-    assert everything(write(tmp_path, files))[0] == {"a.jpg": ("一只红色的狗", "狗在草地上跑")}
 
 
 def test_numbered_images_have_the_captions_of_their_numbers(tmp_path):
@@ -102,17 +99,6 @@ def test_images_of_a_table_that_share_a_name_are_named_by_their_rows(tmp_path):
     assert any("several images are called 0.jpg" in note for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("members", "captions"),
-    [
-        ({"0.in.jpg": "x", "0.out.txt": A}, {"0.in.jpg": (A,)}),
-        ({"0.jpg": "x", "0.1.txt": B, "0.0.txt": A}, {"0.jpg": (A, B)}),
-    ],
-)
-def test_keys_of_a_tar_may_end_at_the_first_dot(tmp_path, members, captions):
-    assert everything(write(tmp_path, {"c.tar": tar_of(members)}))[0] == captions
-
-
 def test_two_members_of_one_name_are_an_error(tmp_path):
     twice = tar_of({"0.jpg": b"A", "0.txt": A})[:2048] + tar_of({"0.jpg": b"B", "0.txt": B})
     with pytest.raises(DataError, match=r"member 0.jpg: a second member of that name"):
@@ -163,6 +149,28 @@ SAID = {
             | {"annotations": [{"image_id": n, "caption": A} for n in (1, 2)]}
         },
         "1 entries have the name of an image before them with another id",
+    ),
+    "records that are not read": (
+        {"a.jpg": b""}
+        | {"c.json": {"n": 1} | {f"part{n}": {"items": RECORDS[:1] * n} for n in (1, 2)}},
+        "c.json: captions are those under 'part2'; not read: part1.",
+    ),
+    "records without images": (
+        {"a.jpg": b"", "c.json": [{"image": ["a.jpg"], "caption": A}, {"image": [], "caption": B}]},
+        "c.json: 1 records with an empty list of images are left out.",
+    ),
+    "captions in several languages": (
+        {"a.jpg": b"", "c.csv": table("image,lang,caption", f"a.jpg,en,{A}", f"a.jpg,de,{B}")},
+        "the captions are in several languages (de, en); all are read",
+    ),
+    "captions by language": (
+        {"a.jpg": b"", "c.json": {"en": {"a.jpg": A}, "de": {"a.jpg": B}}},
+        "images are under several keys ('en', 'de'); their captions are put together",
+    ),
+    "attributes of boxes": (
+        {"a.jpg": b""}
+        | {"c.json": {"images": COCO["images"][:1], "annotations": [box_of({"text": A, "by": B})]}},
+        "captions are the attribute 'text' of boxes, wherever these are; not read: 'by'",
     ),
     "columns of images that share a caption": (
         IMAGES | {"c.csv": table("left,right,caption", f"a.jpg,b.jpg,{A}")},
@@ -226,13 +234,6 @@ def test_a_name_in_each_of_two_folders_is_the_image_below_its_caption_file(tmp_p
     assert captions == {"x/images/0.jpg": (A,), "y/images/0.jpg": (B,)}
 
 
-def test_texts_elsewhere_go_to_the_images_of_the_same_folder(tmp_path):
-    files = {f"images/{n}/0.jpg": b"" for n in "xy"}
-    files |= {f"captions/{n}/0.txt": text for n, text in (("x", A), ("y", B))}
-    captions = everything(write(tmp_path, files))[0]
-    assert captions == {"images/x/0.jpg": (A,), "images/y/0.jpg": (B,)}
-
-
 BOX = {"x": 1, "y": 1, "width": 2, "height": 2}
 
 
@@ -264,17 +265,3 @@ def test_texts_of_boxes_are_no_captions_of_the_image(tmp_path):
     ]
     write(tmp_path, {"c.json": {"categories": {}, "items": items}})
     assert everything(tmp_path)[0] == {"a": (A,)}
-
-
-def test_objects_of_several_texts_and_plain_texts_may_be_mixed(tmp_path):
-    rows = [{"image": "a.jpg", "said": {"text": [A, B]}}, {"image": "b.jpg", "said": B}]
-    captions = everything(write(tmp_path, IMAGES | {"c.json": rows}))[0]
-    assert captions == {"a.jpg": (A, B), "b.jpg": (B,)}
-
-
-def test_a_caption_too_short_in_some_rows_is_still_that_beside_the_machine_s(tmp_path):
-    rows = [f"{name}.jpg,{text},first {A}" for name, text in (("a", A), ("b", "bad"), ("c", B))]
-    folder = write(tmp_path, {"c.csv": table("image,caption,orig_caption", *rows)})
-    for name in "abc":
-        write(folder, {f"{name}.jpg": b""})
-    assert everything(folder)[0] == {"a.jpg": (A,), "b.jpg": ("bad",), "c.jpg": (B,)}
