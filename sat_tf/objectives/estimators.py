@@ -98,9 +98,7 @@ def importance_weighted_bound(log_lik: tf.Tensor) -> tf.Tensor:
     return _log_mean_exp(tf.reduce_sum(log_lik, axis=-1), axis=0)
 
 
-def bound_of(log_lik: tf.Tensor, bound: Bound) -> tf.Tensor:
-    """The bound of this name: `[M, B, T] -> [B]`, nats."""
-    return elbo(log_lik) if bound == "elbo" else importance_weighted_bound(log_lik)
+BOUNDS = {"elbo": elbo, "importance_weighted": importance_weighted_bound}
 
 
 # --- returns and baselines ---
@@ -236,7 +234,7 @@ def stochastic_loss(rollout: Rollout, signal: Signal, estimator: Estimator) -> t
 
     Scalar: sums over a caption's steps, averaged over samples and captions.
     """
-    loss = -tf.reduce_mean(bound_of(rollout.log_lik, estimator.bound))
+    loss = -tf.reduce_mean(BOUNDS[estimator.bound](rollout.log_lik))
     loss += estimator.reward_weight * score_function_loss(
         rollout.log_prob,
         signal.advantage,

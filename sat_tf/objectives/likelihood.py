@@ -297,13 +297,12 @@ class SoftObjective:
         labels = soft_labels(targets, self.label_smoothing, predicted, self.distillation_weight)
         log_lik = log_likelihoods(outputs.logits, targets, mask, labels)
         loss = -tf.reduce_mean(tf.reduce_sum(log_lik.soft, axis=-1))
-        if self.penalty_weight:
-            alpha = tf.nn.softmax(outputs.alignment_scores)
-            loss += self.penalty_weight * tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
         words, captions = tf.reduce_sum(mask), tf.cast(tf.shape(targets)[0], tf.float32)
         means = word_means(outputs, log_lik.exact, mask, words)
         if attention.kind != "none":
             means |= attention_means(outputs, mask, words, captions)
+        if self.penalty_weight:
+            loss += self.penalty_weight * means["penalty"][0]
         if attention.supervision_weight:
             by_maps, logged = supervision(outputs.alignment_scores, maps)
             loss, means = loss + attention.supervision_weight * by_maps, means | logged

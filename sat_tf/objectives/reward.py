@@ -29,7 +29,6 @@ from sat_tf.objectives.likelihood import (
     ATTENTION_MEANS,
     WORD_MEANS,
     attention_means,
-    doubly_stochastic_penalty,
     word_log_likelihood,
     word_mask,
     word_means,
@@ -198,9 +197,6 @@ class RewardObjective:
         )
         signal = learning_signal(rollout, _ESTIMATOR)
         loss = stochastic_loss(rollout, signal, _ESTIMATOR)
-        if self.penalty_weight:
-            alpha = tf.nn.softmax(outputs.alignment_scores)
-            loss += self.penalty_weight * tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
         words, images = tf.reduce_sum(mask), tf.cast(tf.shape(rollout.mask)[1], tf.float32)
         means = word_means(outputs, log_lik, mask, words)
         once = tf.ones_like(whole_return(rollout.reward))
@@ -215,6 +211,8 @@ class RewardObjective:
         means |= weighted(rewards, images)
         if self.attention.kind != "none":
             means |= attention_means(outputs, mask, words, images)
+        if self.penalty_weight:
+            loss += self.penalty_weight * means["penalty"][0]
         return Terms(loss, means)
 
 

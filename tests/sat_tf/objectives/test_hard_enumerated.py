@@ -13,9 +13,9 @@ from sat_tf.config import AttentionConfig
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import (
+    BOUNDS,
     LearnedBaseline,
     MovingAverageBaseline,
-    bound_of,
     make_baseline,
 )
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
@@ -66,7 +66,7 @@ def gradients(monkeypatch, decoder, objective, baseline):
         likely = orders * tf.reduce_prod(tf.gather(of_path, tuples), axis=-1)
         # Every tuple as a caption of its own: [M, tuples, T].
         made = tf.transpose(tf.gather(log_lik, tuples), [1, 0, 2])
-        exact = tf.reduce_sum(likely * bound_of(made, objective.estimator(1.0).bound))
+        exact = tf.reduce_sum(likely * BOUNDS[objective.estimator(1.0).bound](made))
         losses = [
             objective.terms(
                 DecoderOutput(*(tf.gather(x, paths) for x in taught)), CAPTION, switch, baseline
