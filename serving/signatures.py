@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding
 from sat_tf.joining import token_bytes
-from sat_tf.search import FLOOR
+from sat_tf.search import FLOOR, Hypotheses
 from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.trained.limits import UNFAMILIAR, Confidence, Familiarity, Limits
 from sat_tf.vocabulary import Vocabulary
 from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM, LIMIT_OUTPUTS
-from serving.limits import known_limits, limit_outputs
 from serving.saved_model import Signature
 
 SERVING_DEFAULT = "serving_default"
@@ -215,3 +216,42 @@ def _batch(inputs: tf.Tensor, name: str, rank: int) -> tf.Tensor:
     message = f"Received an empty batch as `{name}`: expected at least one image"
     with tf.control_dependencies([tf.debugging.assert_positive(tf.shape(inputs)[0], message)]):
         return tf.identity(inputs)
+
+
+def known_limits(limits: Limits, search: SearchConfig) -> Limits:
+    """Returns the limits of captions of a search: without the confidence of another search's."""
+    fits = limits.confidence is not None and limits.confidence.fits(search)
+    return limits if fits else limits._replace(confidence=None)
+
+
+def limit_outputs(limits: Limits, annotations: tf.Tensor, found: Hypotheses) -> Outputs:
+    """Computes `familiarity` and `confidence`, float32 `[B]`, as far as they are known.
+
+    They are those of `sat_tf.trained.limits`.
+    """
+    if limits.familiarity is None:
+        return {}
+    outputs = {"familiarity": _familiarity(limits.familiarity, annotations)}
+    if limits.confidence is not None:
+        outputs["confidence"] = _confidence(limits.confidence, found, outputs["familiarity"])
+    return outputs
+
+
+def _familiarity(known: Familiarity, annotations: tf.Tensor) -> tf.Tensor:
+    moved = tf.reduce_mean(annotations, axis=1) - known.mean
+    basis = tf.constant(known.basis.T)  # int8: a quarter of the export
+    along = tf.matmul(moved, tf.cast(basis, tf.float32)) * known.scales
+    beside = tf.reduce_sum(moved**2, -1) - tf.reduce_sum(along**2, -1)
+    distance = tf.reduce_sum((along / known.deviations) ** 2, -1)
+    distance += tf.maximum(beside, 0.0) / known.rest
+    low, high = known.levels[:-1], known.levels[1:]
+    shares = (high - distance[:, tf.newaxis]) / tf.maximum(high - low, np.finfo(np.float32).tiny)
+    return tf.reduce_mean(tf.clip_by_value(shares, 0.0, 1.0), axis=1)
+
+
+def _confidence(known: Confidence, found: Hypotheses, familiarity: tf.Tensor) -> tf.Tensor:
+    share = tf.nn.log_softmax(found.scores)[:, 0]
+    tokens = tf.cast(found.lengths[:, 0], tf.float32)
+    evidence = tf.stack([found.log_probs[:, 0], tokens, share, familiarity], axis=-1)
+    logit = known.bias + tf.linalg.matvec(evidence, tf.constant(known.slopes))
+    return tf.sigmoid(logit) * tf.minimum(familiarity / UNFAMILIAR, 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import grpc
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from sat_tf.errors import invalid_value
 from sat_tf.images.pillow import read_upright
 from sat_tf.joining import whole_words
-from serving.client import protocol
+from serving.client import channel
 from serving.client.channel import Connection, ServingError
 
 CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
@@ -30,23 +30,10 @@ BATCH_BYTES = 32 * 2**20
 
 _DESCRIBED = (*CAPTION_OUTPUTS, "lengths", "words")  # what attention belongs to
 _RANKED = ("captions", "scores", "lengths", "words")
-# The axes that an output begins with: images, hypotheses, words.
-_LAYOUTS = {
-    "captions": (object, "BK"),
-    "scores": (np.float32, "BK"),
-    "valid": (np.bool_, "B"),
-    "reasons": (object, "B"),
-    "lengths": (np.int32, "BK"),
-    "words": (object, "BKT"),
-    "language": (object, "B"),
-    "attention_kind": (object, "B"),
-    "resize": (object, "B"),
-    "word_log_probs": (np.float32, "BT", "BKT"),
-    "attention": (np.float32, "BT", "BKT"),
-    "beta": (np.float32, "BT", "BKT"),
-    "familiarity": (np.float32, "B"),
-    "confidence": (np.float32, "B"),
-}
+Answer = TypeVar("Answer")
+Outputs = Mapping[str, np.ndarray]
+"""Outputs of an export by their names."""
+
 _DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
 
 
@@ -130,9 +117,9 @@ class CaptionClient:
         self.connection, self.model = connection or Connection(), model
         self._channel = self.connection.open()
         self._predict = self._channel.unary_unary(
-            protocol.PREDICT,
-            request_serializer=protocol.PredictRequest.SerializeToString,
-            response_deserializer=protocol.PredictResponse.FromString,
+            channel.PREDICT,
+            request_serializer=channel.PredictRequest.SerializeToString,
+            response_deserializer=channel.PredictResponse.FromString,
         )
         self._label, self._batch_size = label, batch_size
 
@@ -146,7 +133,7 @@ class CaptionClient:
         """Closes the connection."""
         self._channel.close()
 
-    def predict(self, request: protocol.PredictRequest) -> protocol.PredictResponse:
+    def predict(self, request: channel.PredictRequest) -> channel.PredictResponse:
         """Asks the model; see `Connection.call`."""
         return self.connection.call(self._predict, request)
 
@@ -218,25 +205,19 @@ class CaptionClient:
         content = image if isinstance(image, bytes) else read_upright(image)
         request = self._request([content], ())
         request.model_spec.signature_name = EVERY_BEAM
-        values, version = self._values(request, (*_DESCRIBED, "attention_kind", "resize"))
-        captions = []
-        for rank in range(values["captions"].shape[1]):
-            ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
-            details = {key: values[key][:, rank] for key in _DETAILS.values() if key in values}
-            captions.append(read_caption(values | ranked | details, 0, version))
-            values = {name: v for name, v in values.items() if name not in LIMIT_OUTPUTS}
-        kind, resize = (_text(values[name][0]) for name in ("attention_kind", "resize"))
-        return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
+        return self._read(request, (*_DESCRIBED, "attention_kind", "resize"), _read_beam)
 
     def _answer(
         self, batch: list[bytes], attention: bool, limits: bool
     ) -> list[ServedCaption | ServingError]:
         """Asks for captions of a batch; an image that is too large for it is alone in one."""
         needed = (*(_DESCRIBED if attention else CAPTION_OUTPUTS), *(LIMIT_OUTPUTS * limits))
-        try:
-            request = self._request(batch, () if attention else needed)
-            values, version = self._values(request, needed)
+
+        def read(values: Outputs, version: int) -> list[ServedCaption]:
             return [read_caption(values, row, version) for row in range(len(batch))]
+
+        try:
+            return self._read(self._request(batch, () if attention else needed), needed, read)
         except ServingError as error:
             if limits and LIMIT_OUTPUTS[0] in str(error):
                 raise ServingError(
@@ -249,59 +230,50 @@ class CaptionClient:
                 raise
             return [error] * len(batch)
 
-    def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
-        request = protocol.make_request(batch, outputs, self.model)
+    def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> channel.PredictRequest:
+        request = channel.make_request(batch, outputs, self.model)
         if self._label is not None:
             request.model_spec.version_label = self._label
         return request
 
-    def _values(
-        self, request: protocol.PredictRequest, needed: Sequence[str]
-    ) -> tuple[dict[str, np.ndarray], int]:
-        """Returns the outputs by name, and the version that answered."""
-        response, sent = self.predict(request), request.inputs["image_bytes"].tensor_shape.dim[0]
+    def _read(
+        self,
+        request: channel.PredictRequest,
+        needed: Sequence[str],
+        read: Callable[[Outputs, int], Answer],
+    ) -> Answer:
+        """Returns what is read of the outputs by name, and of the version that answered."""
+        response = self.predict(request)
         try:
-            values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
-            _check_answer(values, sent.size, needed)
-        except ValueError as error:
+            values = {name: channel.to_array(tensor) for name, tensor in response.outputs.items()}
+            if missing := [name for name in needed if name not in values]:
+                raise ValueError(f"it sends no {missing[0]}")
+            return read(values, response.model_spec.version.value)
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
             raise ServingError(
                 f"{self.connection.address} does not answer as a captioner of this version does: "
                 f"{error}.",
                 grpc.StatusCode.INTERNAL,
             ) from error
-        return values, response.model_spec.version.value
-
-
-def _check_answer(values: Mapping[str, np.ndarray], rows: int, needed: Sequence[str]) -> None:
-    """Checks that outputs have the types and shapes that `read_caption` and `beam` rely on.
-
-    Raises:
-        ValueError: One has another, or one that is needed is missing.
-    """
-    for name in needed:
-        if name not in values:
-            raise ValueError(f"it sends no {name}")
-    captions = values["captions"]
-    count = captions.shape[1] if captions.ndim == 2 else 0
-    words = values["words"].shape[2] if "words" in values and values["words"].ndim == 3 else 0
-    sizes = {"B": rows, "K": max(count, 1), "T": words}
-    for name, (kind, *layouts) in _LAYOUTS.items():
-        if name not in values or (name in _DETAILS.values() and "words" not in values):
-            continue
-        found = values[name]
-        shapes = [tuple(sizes[axis] for axis in layout) for layout in layouts]
-        if found.dtype != kind or not any(found.shape[: len(shape)] == shape for shape in shapes):
-            raise ValueError(f"{name} is {found.dtype} {list(found.shape)}")
-    lengths = values.get("lengths", np.zeros(1, np.int32))
-    if "words" in values and not 0 <= lengths.min() <= lengths.max() <= words:
-        raise ValueError(f"captions of {lengths.min()} to {lengths.max()} words")
 
 
 def _text(content: bytes) -> str:
     return content.decode("utf-8", "replace")
 
 
-def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> ServedCaption:
+def _read_beam(values: Outputs, version: int) -> Beam:
+    """Reads the outputs of `every_beam` for one image."""
+    captions = []
+    for rank in range(values["captions"].shape[1]):
+        ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
+        details = {key: values[key][:, rank] for key in _DETAILS.values() if key in values}
+        captions.append(read_caption(values | ranked | details, 0, version))
+        values = {name: v for name, v in values.items() if name not in LIMIT_OUTPUTS}
+    kind, resize = (_text(values[name][0]) for name in ("attention_kind", "resize"))
+    return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
+
+
+def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
     """Reads one image's row of the outputs of an export, by their names."""
     texts = [_text(text) for text in values["captions"][row]]
     scores = [float(score) for score in values["scores"][row]]

@@ -1,4 +1,4 @@
-"""One version of a model, loaded into a session and called through its signatures."""
+"""One version of a model, loaded into a session and called; failures in TF Serving's words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from serving.local_server import statuses
 from serving.saved_model import load_session
 from serving.versions import WARM_UP_FILE
 
@@ -25,7 +24,48 @@ _DEFAULT_SIGNATURE = "serving_default"
 _MAX_MILLISECONDS = 2**31 - 1
 _MAX_DIMENSIONS = 32  # TensorFlow's conversion to NumPy crashes on strings of more
 _BYTES_PER_STRING = 24  # kept by the runtime beside the characters
+# TF Serving's limit. gRPC sends a status as headers, which are limited to a few kilobytes.
+_MAX_BYTES = 1024
+_PYTHONS_HEADING = "Graph execution error:\n\n"  # in front of the runtime's own words
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+
+
+class StatusError(Exception):
+    """A call, or the load of a version, that ends with a status other than OK."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+def invalid(message: str) -> StatusError:
+    """Returns the status of a request that is wrong, whatever the server's state."""
+    return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> StatusError:
+    """Returns the status of a request for a model or version that is not served."""
+    return StatusError(grpc.StatusCode.NOT_FOUND, message)
+
+
+def status_of(error: Exception) -> StatusError:
+    """Returns the status of an exception: the runtime's own if it raised one, else INTERNAL."""
+    if isinstance(error, StatusError):
+        return error
+    if isinstance(error, tf.errors.OpError):
+        code = _CODES.get(error.error_code, grpc.StatusCode.UNKNOWN)
+        message = (error.message or type(error).__name__).removeprefix(_PYTHONS_HEADING)
+        return StatusError(code, message)
+    return StatusError(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def cut(message: str) -> str:
+    """Cuts a message to 1,024 bytes, with a note."""
+    content = message.encode("utf-8", "replace")
+    if len(content) <= _MAX_BYTES:
+        return message
+    return content[:_MAX_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
 
 
 class Servable:
@@ -74,7 +114,7 @@ class Servable:
         signature = self._signatures.get(name)
         if signature is None:
             message = f'Serving signature key "{name}" not found.'
-            raise statuses.StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
+            raise StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
         # All of them: the session compiles each set of outputs, and keeps it for good.
@@ -92,14 +132,14 @@ class Servable:
         """Reads the tensors sent, by their names in the graph."""
         sent, expected = set(inputs), set(signature.inputs)
         if len(sent) != len(expected):
-            raise statuses.invalid(
+            raise invalid(
                 f"input size does not match signature: {len(sent)}!={len(expected)} "
                 f"len({_listed(sent)}) != len({_listed(expected)}). "
                 f"Sent extra: {_listed(sent - expected)}. "
                 f"Missing but required: {_listed(expected - sent)}."
             )
         for alias in sorted(sent - expected):
-            raise statuses.invalid(
+            raise invalid(
                 f"input tensor alias not found in signature: {alias}. "
                 f"Inputs expected to be in the set {_listed(expected)}."
             )
@@ -117,7 +157,7 @@ class Servable:
         index: int,
     ) -> np.ndarray:
         """Reads a tensor, unless it is none, of another dtype, or larger than it may be."""
-        unreadable = statuses.invalid(f"tensor parsing error: {alias}")
+        unreadable = invalid(f"tensor parsing error: {alias}")
         if proto.dtype != expected.dtype:
             if proto.dtype in _NO_VALUES or proto.dtype not in types_pb2.DataType.values():
                 raise unreadable
@@ -125,10 +165,10 @@ class Servable:
                 types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
                 for dtype in (expected.dtype, proto.dtype)
             )
-            raise statuses.invalid(f"Expects arg[{index}] to be {wanted} but {got} is provided")
+            raise invalid(f"Expects arg[{index}] to be {wanted} but {got} is provided")
         rank = len(proto.tensor_shape.dim)
         if rank > _MAX_DIMENSIONS:
-            raise statuses.invalid(
+            raise invalid(
                 f"Expects {alias} to have a shape of at most {_MAX_DIMENSIONS} dimensions but "
                 f"{rank} are provided"
             )
@@ -144,7 +184,7 @@ class Servable:
         # Of another rank, the first dimension is not a batch: the session names both shapes.
         is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
         if rank and is_batch and len(value) > MAX_ROWS:
-            raise statuses.invalid(
+            raise invalid(
                 f"Task size {len(value)} is larger than maximum input batch size {MAX_ROWS}"
             )
         return value
@@ -159,7 +199,7 @@ class Servable:
         try:
             return self._session.run(fetches, feeds, options=options)
         except (TypeError, ValueError) as error:  # raised where shapes do not fit
-            raise statuses.invalid(str(error)) from error
+            raise invalid(str(error)) from error
 
     def _warm_up(self, path: Path) -> None:
         """Replays the requests that come with the model, as the first of a kind is slow."""
@@ -185,12 +225,12 @@ def _chosen_outputs(signature, output_filter) -> list[str]:
     chosen: list[str] = []
     for alias in output_filter:
         if alias not in signature.outputs:
-            raise statuses.invalid(
+            raise invalid(
                 f"output tensor alias not found in signature: {alias} "
                 f"Outputs expected to be in the set {_listed(signature.outputs)}."
             )
         if alias in chosen:
-            raise statuses.invalid(f"duplicate output tensor alias: {alias}")
+            raise invalid(f"duplicate output tensor alias: {alias}")
         chosen.append(alias)
     return chosen or sorted(signature.outputs)
 

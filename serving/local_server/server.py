@@ -21,8 +21,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import (
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
-from serving.local_server import statuses
-from serving.local_server.servable import MAX_BYTES, Servable
+from serving.local_server.servable import MAX_BYTES, Servable, StatusError, cut, invalid, status_of
 from serving.local_server.versions import Versions
 from serving.versions import GRAPH_FILE
 
@@ -136,20 +135,20 @@ def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.Rp
     def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
         try:
             if not context.is_active():  # it waited for its turn until nobody reads the answer
-                raise statuses.StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
+                raise StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
             try:
                 request = request_type.FromString(content)
             except protobuf.DecodeError as error:
                 message = f"No request: {error}"
-                raise statuses.StatusError(grpc.StatusCode.INTERNAL, message) from error
+                raise StatusError(grpc.StatusCode.INTERNAL, message) from error
             if not request.HasField("model_spec"):
-                raise statuses.invalid("Missing ModelSpec")
+                raise invalid("Missing ModelSpec")
             return method(request, context)
         except Exception as error:
-            status = statuses.of_exception(error)
+            status = status_of(error)
             if status is not error and status.code == grpc.StatusCode.INTERNAL:
                 _LOG.exception("A call failed")
-        context.abort(status.code, statuses.cut(status.message))
+        context.abort(status.code, cut(status.message))
 
     return grpc.unary_unary_rpc_method_handler(
         answer, response_serializer=lambda response: response.SerializeToString()
@@ -163,7 +162,7 @@ def _seconds_left(context: grpc.ServicerContext) -> float | None:
 
 
 def _nothing_to_serve(folder: Path, versions: Versions) -> str:
-    with contextlib.suppress(statuses.StatusError):
+    with contextlib.suppress(StatusError):
         newest, *_ = versions.states(ModelSpec(name=versions.model))
         why = newest.status.error_message
         return f"No version in {folder} can be served. Version {newest.version}: {why}"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
-from serving.local_server import statuses
-from serving.local_server.servable import Servable
+from serving.local_server.servable import Servable, StatusError, cut, invalid, not_found, status_of
 from serving.versions import find_versions
 
 _LOG = logging.getLogger(__name__)
@@ -82,12 +81,12 @@ class Versions:
             StatusError: It is not served.
         """
         if not spec.name:
-            raise statuses.invalid("ModelSpec has no name specified.")
+            raise invalid("ModelSpec has no name specified.")
         wanted, served = _chosen_version(spec), self._served
         if spec.name != self.model or served is None or wanted not in (None, served[0]):
             which = spec.name if wanted is None else f"{spec.name}, {wanted}"
             kind = "Latest" if wanted is None else "Specific"
-            raise statuses.not_found(f"Servable not found for request: {kind}({which})")
+            raise not_found(f"Servable not found for request: {kind}({which})")
         return served
 
     def states(self, spec: model_pb2.ModelSpec) -> list[Status]:
@@ -101,7 +100,7 @@ class Versions:
         numbers = sorted(known, reverse=True) if wanted is None else {wanted} & known.keys()
         if not numbers:
             which = "any versions" if wanted is None else f"version {wanted}"
-            raise statuses.not_found(f"Could not find {which} of model {spec.name}")
+            raise not_found(f"Could not find {which} of model {spec.name}")
         return [known[number] for number in numbers]
 
     def _serve(self, number: int, path: Path) -> bool:
@@ -116,7 +115,7 @@ class Versions:
         except Exception as error:  # Whatever is wrong with it, the one before stays.
             _LOG.error("Version %d of %s does not load: %s", number, self.model, error)
             self._failed[number] = files
-            self._note(number, Status.END, statuses.of_exception(error), path)
+            self._note(number, Status.END, status_of(error), path)
             return False
         before, self._served = self.served, (number, servable)
         self._note(number, Status.AVAILABLE)
@@ -130,7 +129,7 @@ class Versions:
         self,
         number: int,
         state: int,
-        error: statuses.StatusError | None = None,
+        error: StatusError | None = None,
         path: Path = Path(),
     ) -> None:
         status = Status(version=number, state=state)
@@ -141,7 +140,7 @@ class Versions:
             text = error.message
             for folder in (path, path.resolve()):  # none of the caller's business
                 text = text.replace(str(folder), f"version {number}")
-            status.status.error_message = statuses.cut(text)
+            status.status.error_message = cut(text)
         self._states = {**self._states, number: status}
 
 
@@ -149,7 +148,7 @@ def _chosen_version(spec: model_pb2.ModelSpec) -> int | None:
     """Returns the number of the version that a request asks for; None is the newest."""
     choice = spec.WhichOneof("version_choice")
     if choice == "version_label":  # there are none here
-        raise statuses.invalid(f"Unrecognized servable version label: {spec.version_label}")
+        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
     return spec.version.value if choice else None
 
 

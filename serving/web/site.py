@@ -199,7 +199,7 @@ def _make(
 ) -> LiteRTCaptioner:
     """Makes the graphs of a captioner in a folder; those with the same encoder share its graph."""
     from sat_tf.trained.lite.graphs import encoder_name, write_graphs
-    from serving.limits import known_limits
+    from serving.signatures import known_limits
 
     folder = home / name
     folder.mkdir()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
-from serving.client.protocol import PredictResponse
+from serving.client.channel import PredictResponse
 from serving.local_server.server import LocalServer
 from tests.serving.processes import free_ports
 from tests.serving.web.scripted_model import serve, write_tensor

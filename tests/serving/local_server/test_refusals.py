@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
-from serving.local_server import statuses
+from serving.local_server import servable
 from tests.serving.toys import predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -97,13 +97,13 @@ OUT = "Graph execution error:\n\nOOM"
     ],
 )
 def test_an_exception_becomes_a_status(error, code, message):
-    status = statuses.of_exception(error)
+    status = servable.status_of(error)
     assert (status.code.name, status.message) == (code, message)
 
 
 def test_long_messages_are_cut_between_characters():
-    assert statuses.cut("x" * 1024) == "x" * 1024
-    assert statuses.cut("x" + "é" * 600) == "x" + "é" * 511 + "...TRUNCATED"
+    assert servable.cut("x" * 1024) == "x" * 1024
+    assert servable.cut("x" + "é" * 600) == "x" + "é" * 511 + "...TRUNCATED"
 
 
 def test_bytes_that_are_no_request_are_told(caller):

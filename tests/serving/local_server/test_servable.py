@@ -6,8 +6,7 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow_serving.apis import predict_pb2
 
-from serving.local_server.servable import Servable
-from serving.local_server.statuses import StatusError
+from serving.local_server.servable import Servable, StatusError
 from tests.serving.toys import predict_request, write_warm_up
 
 

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
-from serving.local_server.servable import Servable
-from serving.local_server.statuses import StatusError
+from serving.local_server.servable import Servable, StatusError
 from serving.local_server.versions import Versions
 from tests.serving import toys
 from tests.serving.toys import predict_request

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import grpc
 import numpy as np
 
-from serving.client.protocol import PREDICT, PredictRequest, PredictResponse
+from serving.client.channel import PREDICT, PredictRequest, PredictResponse
 
 GRID = (3, 3)
 WORDS = (("a", "dog", "runs"), ("a", "cat"))

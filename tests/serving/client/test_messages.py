@@ -10,7 +10,7 @@ from google.protobuf import wrappers_pb2
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
 from tensorflow_serving.apis import model_pb2, predict_pb2
 
-from serving.client import protocol
+from serving.client import channel
 
 REAL = {
     "Dim": tensor_shape_pb2.TensorShapeProto.Dim,
@@ -36,15 +36,15 @@ def fields_of(message) -> dict[int, tuple]:
     }
 
 
-@pytest.mark.parametrize("name", protocol.MESSAGES)
+@pytest.mark.parametrize("name", channel.MESSAGES)
 def test_each_field_is_that_of_the_real_message(name):
-    ours = fields_of(protocol.build_messages(protocol.MESSAGES)[name])
+    ours = fields_of(channel.build_messages(channel.MESSAGES)[name])
     real = fields_of(REAL[name])
     assert ours == {number: real[number] for number in ours}
 
 
 def test_a_request_reads_as_the_real_one():
-    ours = protocol.make_request([b"a", b"bc"], ["captions"], "captioner")
+    ours = channel.make_request([b"a", b"bc"], ["captions"], "captioner")
     ours.model_spec.version_label = "stable"
     request = predict_pb2.PredictRequest.FromString(ours.SerializeToString())
     assert request.model_spec.name == "captioner" and request.model_spec.version_label == "stable"
@@ -73,8 +73,8 @@ def test_tensors_are_read_however_they_were_written(values, as_content):
         field = {1: proto.float_val, 3: proto.int_val, 9: proto.int64_val, 10: proto.bool_val}
         field[dtype].extend(values.ravel().tolist())
     response = predict_pb2.PredictResponse(outputs={"x": proto})
-    ours = protocol.PredictResponse.FromString(response.SerializeToString())
-    found = protocol.to_array(ours.outputs["x"])
+    ours = channel.PredictResponse.FromString(response.SerializeToString())
+    found = channel.to_array(ours.outputs["x"])
     expected = (
         np.char.encode(values, "utf-8").astype(object) if values.dtype.kind == "U" else values
     )
@@ -86,7 +86,7 @@ def test_client_and_page_load_no_tensorflow():
     code = (
         f"import sys, {modules}; from serving.client import CaptionClient; CaptionClient(); "
         "from sat_tf.images.pillow import read_upright; "
-        "from sat_tf.trained.figures import attention; "
+        "from sat_tf.trained import figures; "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
