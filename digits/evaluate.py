@@ -29,7 +29,7 @@ from digits.runs import load, load_scored
 from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.errors import RunError
 from sat_tf.fields import NonNegativeInt, check_fields, to_dict
-from sat_tf.objectives.terms import Batch
+from sat_tf.model import Batch
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from training.cli import check_own_images, peek_flag

@@ -1,11 +1,12 @@
-"""The train step: gradients over replicas and processes, running means, the compiled loop."""
+"""The train step: the form of objectives, gradients over replicas and processes, running means."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -13,11 +14,54 @@ import tensorflow as tf
 from sat_tf.compat import BuildsBeforeFit, steps_taken
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegative, check_argument
-from sat_tf.objectives.terms import Batch, Means, Objective
 from sat_tf.ops import fold_in, global_size
 
+Batch = Mapping[str, tf.Tensor]
+"""Tensors by name; each has one row per example."""
+Means = dict[str, tuple[tf.Tensor, tf.Tensor]]
+"""Name -> (mean, weight), float32 scalars; a mean may be NaN if its weight is 0."""
 Logs = dict[str, tf.Tensor]
 Results = dict[str, float] | list[float] | float
+
+
+class Terms(NamedTuple):
+    """The loss of one batch on one replica, and what to log of it."""
+
+    loss: tf.Tensor
+    """Scalar: the mean over this replica's examples. A step descends its gradient."""
+    means: Means
+    """Logged beside the loss, as running means with these weights."""
+    mean_return: tf.Tensor | None = None
+    """Scalar over all replicas, from which a moving-average baseline learns; None without one."""
+
+
+class Objective(Protocol):
+    """The form of all objectives that `TrainableModel.train_step` minimises.
+
+    One that XLA cannot compile sets `supports_jit` to False.
+    """
+
+    @property
+    def log_names(self) -> Sequence[str]:
+        """Keys of `Terms.means`, known before the first batch."""
+
+    def __call__(self, model: Any, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+        """Computes the loss of a batch.
+
+        Args:
+            model: The model in training.
+            batch: The examples of this replica.
+            seed: int32 `[2]`, the same on all replicas; `replica_seed` gives this replica's own.
+            global_size: float32 scalar, examples on all replicas.
+
+        Returns:
+            `Terms`.
+        """
+
+
+def weighted(values: Mapping[str, tf.Tensor], weight: tf.Tensor) -> Means:
+    """Gives each of several means the same weight."""
+    return {name: (value, weight) for name, value in values.items()}
 
 
 def _of_dictionaries(method: Callable) -> Callable:

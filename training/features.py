@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sat_tf.model import Objective
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.terms import Objective
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
 from training.config_groups import AttentionConfig, FitConfig

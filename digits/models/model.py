@@ -10,8 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.model import TrainableModel
-from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.model import Batch, Terms, TrainableModel, weighted
 from sat_tf.ops import at_least_one_row, replica_seed
 
 

@@ -25,6 +25,7 @@ from sat_tf.layers.attention import (
     context_vector,
     entropy_share,
 )
+from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
@@ -32,7 +33,6 @@ from sat_tf.objectives.estimators import (
     learning_signal,
     stochastic_loss,
 )
-from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops import dropout, replica_seed, step_seeds
 
 _DROPOUT = 1  # salt of its masks

@@ -32,6 +32,7 @@ from digits.models.model import (
 )
 from digits.models.sampling import CORNERS, to_pixels
 from sat_tf.layers.lstm import batch_first, unroll
+from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     Estimator,
     LearnedBaseline,
@@ -40,7 +41,6 @@ from sat_tf.objectives.estimators import (
     stochastic_loss,
     weighted_mean,
 )
-from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops import fold_in, replica_seed, step_seeds
 
 State = Any

@@ -22,7 +22,7 @@ from digits.models.model import (
 )
 from digits.models.sampling import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
 from sat_tf.errors import invalid_value
-from sat_tf.objectives.terms import Batch
+from sat_tf.model import Batch
 from sat_tf.ops import dropout
 
 

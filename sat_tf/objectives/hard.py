@@ -10,6 +10,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.attention import attention_entropy
 from sat_tf.layers.decoder import DecoderOutput
+from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     ROLLOUT_LOGS,
     Estimator,
@@ -37,7 +38,6 @@ from sat_tf.objectives.likelihood import (
     word_mask,
     word_means,
 )
-from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops import global_mean, replica_seed, step_seeds, uniform
 
 

@@ -16,6 +16,7 @@ from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.fields import NonNegativeInt, PositiveInt, Range, checked
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import DecoderOutput
+from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
@@ -33,7 +34,6 @@ from sat_tf.objectives.likelihood import (
     word_mask,
     word_means,
 )
-from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops import check_seed, fold_in, replica_seed, step_seeds, uniform
 from sat_tf.search import (
     FLOOR,

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.model import TrainableModel
-from sat_tf.objectives.terms import Terms
+from sat_tf.model import Terms, TrainableModel
 from training.config import OptimizerConfig
 from training.distributed import make_strategy
 from training.optimizers import SummedGradients, make_optimizer, make_schedule

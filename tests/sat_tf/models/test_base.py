@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.model import RunningMeans, TrainableModel
+from sat_tf.model import RunningMeans, Terms, TrainableModel
 from sat_tf.objectives.estimators import MovingAverageBaseline
-from sat_tf.objectives.terms import Terms
 from sat_tf.ops import global_mean, replica_seed
 from training.distributed import make_strategy
 
