@@ -82,19 +82,19 @@ def write_fingerprint(run_dir: Path, train: Digits) -> None:
     write_atomically(RunFolder(run_dir).path / _FINGERPRINT, train.fingerprint() + "\n")
 
 
-def check_learned(run_dir: Path, train: Digits, data_dir: Path | None) -> None:
+def check_learned(run_dir: Path, train: Digits, data_dir: Path | None, otherwise: str) -> None:
     """Checks that a run learned from these training digits, if it recorded what it learned from.
 
     Raises:
-        DataError: They are others.
+        DataError: They are others; `otherwise` is what to give instead of their `--data-dir`.
     """
     path = RunFolder(run_dir).path / _FINGERPRINT
     if path.exists() and path.read_text("utf-8").strip() != train.fingerprint():
         place = "TensorFlow Datasets" if data_dir is None else data_dir
         raise DataError(
-            f"{run_dir} learned from other digits than these training digits of {place}: give the "
-            "`--data-dir` (none for TensorFlow Datasets), `--data.dev_digits` and `--data.limit` "
-            "that it was trained with, or choose another run."
+            f"{run_dir} learned from other digits than the training digits of {place}, so it may "
+            "have seen the dev digits there. Give the `--data-dir` it was trained with (none for "
+            f"TensorFlow Datasets), or {otherwise}."
         )
 
 
@@ -108,7 +108,8 @@ def check_init_from(run_dir: Path, ours: DigitData, data_dir: Path | None) -> No
     if theirs.dev_digits < ours.dev_digits:
         expected = f"at most {theirs.dev_digits}: {run_dir} learned from the digits before them"
         raise invalid_value("--data.dev_digits", expected, ours.dev_digits, "key")
-    check_learned(run_dir, load_digits("train", theirs, data_dir), data_dir)
+    learned = load_digits("train", theirs, data_dir)
+    check_learned(run_dir, learned, data_dir, "another `--init-from`")
 
 
 def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | None) -> Digits:
@@ -120,5 +121,6 @@ def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | Non
         DataError: They cannot be read, or come from other training digits than the run's.
     """
     if split != "test":
-        check_learned(run_dir, load_digits("train", data, data_dir), data_dir)
+        train = load_digits("train", data, data_dir)
+        check_learned(run_dir, train, data_dir, "`--split test`")
     return load_digits(split, data, data_dir)

@@ -103,7 +103,7 @@ def train(
         taken = start_from(other, model)
         check_init_from(other, data, data_dir)
         say(f"Initialized with weights of {other}: {', '.join(taken)}.")
-    check_learned(run_dir, digits, data_dir)
+    check_learned(run_dir, digits, data_dir, "another `--run-dir`")
     claim(run_dir, to_text(config), config.init_from)
     write_fingerprint(run_dir, digits)
     with strategy.scope():

@@ -84,6 +84,6 @@ def learned(mnist, tmp_path):
 def test_dev_and_training_digits_in_another_order_are_not_scored(learned, mnist, reordered):
     for split in ("train", "dev"):
         runs.load_scored(learned, split, DATA, mnist)
-        with pytest.raises(DataError, match=r"learned from other digits .*`--data-dir`"):
+        with pytest.raises(DataError, match=r"other digits .*`--data-dir`.*`--split test`"):
             runs.load_scored(learned, split, DATA, reordered)
     runs.load_scored(learned, "test", DATA, reordered)
