@@ -269,3 +269,12 @@ class Vocabulary:
             return cls.from_json(read_content(Path(path)).decode("utf-8"))
         except ValueError as error:
             raise ValueError(f"{path} is not a vocabulary: {error}") from error
+
+
+def __getattr__(name: str) -> Any:
+    """Returns `tokenize`, by which captions become words; captioning does without its module."""
+    if name != "tokenize":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sat_tf.tokens import tokenize
+
+    return tokenize

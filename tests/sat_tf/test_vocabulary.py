@@ -3,8 +3,7 @@ import unicodedata
 
 import pytest
 
-from sat_tf.tokens import tokenize
-from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
+from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary, tokenize
 
 CAPTIONS = ["A dog runs .", "A dog sits .", "A cat sits ."]
 
