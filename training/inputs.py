@@ -278,11 +278,6 @@ def batches_of(
     by_image = by_image and len(np.unique(table.image_index)) < len(table)
     if sampled:
         table, by_image = table.first_captions(), True
-    read = inputs.train, table, batch_size, seed
-
-    def batches(epoch: int, step: int) -> Batches:
-        return distribute(
-            lambda shard: training_batches(*read, epoch, step, by_image, shard, *inputs.teaching)[0]
-        )
-
-    return training_batches(*read, 0, by_image=by_image)[1], batches
+    planned = inputs.train, table, batch_size, seed, by_image, inputs.teaching
+    steps, batches = training_batches(*planned)
+    return steps, lambda epoch, step: distribute(lambda shard: batches(epoch, step, shard))

@@ -159,13 +159,10 @@ def training_batches(
     table: CaptionTable,
     batch_size: int,
     seed: int,
-    first_epoch: int,
-    first_step: int = 0,
     by_image: bool = False,
-    shard: Shard = _WHOLE,
-    *teaching: Teaching | None,
-) -> tuple[tf.data.Dataset, int]:
-    """Endless shuffled, length-bucketed batches, starting within `first_epoch`.
+    teaching: Sequence[Teaching] = (),
+) -> tuple[int, Callable[[int, int, Shard], tf.data.Dataset]]:
+    """Plans endless shuffled, length-bucketed batches.
 
     An epoch depends on `(seed, epoch)` alone, so a resumed run sees the same batches. Where an
     image turns out to be unreadable, the first caption of the same part of the batch whose image
@@ -176,40 +173,42 @@ def training_batches(
         table: The captions.
         batch_size: Captions per batch.
         seed: Seed of the order and of the views.
-        first_epoch: Epoch to start in.
-        first_step: Batch of that epoch to start at.
         by_image: Keep all captions of an image in the same batch, with the same view.
-        shard: The part of each batch to read; all of it by default.
-        *teaching: What teaches beside the captions, if anything does.
+        teaching: What teaches beside the captions, if anything does.
 
     Returns:
-        The dataset and the number of batches per epoch. Each batch of a shard with several
-        devices comes as one part per device, one after the other.
+        The number of batches per epoch; and a function that returns a shard's batches from an
+        epoch and a step of it on. Each batch of a shard with several devices comes as one part per
+        device, one after the other.
     """
     # Not those found by reading: which these are depends on where a run was resumed.
     rows = _rows_without(table, source.known)
-    lengths, image_index = table.lengths[rows], table.image_index[rows]
 
     @functools.lru_cache(maxsize=2)
-    def epoch_plan(epoch: int) -> tuple[list[np.ndarray], Views]:
-        count = int(table.image_index.max()) + 1 if by_image else len(table)
-        views = Views.draw(count, seed, epoch)
+    def epoch_plan(epoch: int) -> tuple[list[np.ndarray], Views | None]:
+        views = None
+        if source.mirrored or source.random_crop:
+            count = int(table.image_index.max()) + 1 if by_image else len(table)
+            views = Views.draw(count, seed, epoch)
+        lengths = table.lengths[rows]
         if by_image:
-            plan = plan_images(image_index, lengths, batch_size, seed, epoch)
-            return plan, views[table.image_index]
+            plan = plan_images(table.image_index[rows], lengths, batch_size, seed, epoch)
+            return plan, None if views is None else views[table.image_index]
         return plan_epoch(lengths, batch_size, seed, epoch), views
 
-    steps = len(epoch_plan(first_epoch)[0])
+    steps = len(epoch_plan(0)[0])
+    reader = _BatchReader(source, table, by_image, teaching)
 
-    def batch(number: int) -> tuple[np.ndarray, Views]:
+    def batch(number: int) -> tuple[np.ndarray, Views | None]:
         epoch, step = divmod(number, steps)
         plan, views = epoch_plan(epoch)
         chosen = rows[plan[step]]
-        return chosen, views[chosen]
+        return chosen, None if views is None else views[chosen]
 
-    beside = tuple(one for one in teaching if one is not None)
-    reader = _BatchReader(source, table, by_image, shard, beside)
-    return reader.dataset(batch, first_epoch * steps + first_step), steps
+    def batches(epoch: int, step: int = 0, shard: Shard = _WHOLE) -> tf.data.Dataset:
+        return reader.dataset(batch, shard, epoch * steps + step)
+
+    return steps, batches
 
 
 def scoring_batches(
@@ -223,8 +222,8 @@ def scoring_batches(
         The dataset and the number of batches.
     """
     plan = scoring_plan(source, table, batch_size)
-    reader = _BatchReader(source, table, source.key == ImageSource.key, shard)
-    return reader.dataset(lambda number: (plan[number], None), 0, len(plan)), len(plan)
+    reader = _BatchReader(source, table, source.key == ImageSource.key)
+    return reader.dataset(lambda number: (plan[number], None), shard, 0, len(plan)), len(plan)
 
 
 def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> list[np.ndarray]:
@@ -248,7 +247,7 @@ def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
 
 
 def _rows_without(table: CaptionTable, unreadable: Mapping[int, str]) -> np.ndarray:
-    rows = np.flatnonzero(~np.isin(table.image_index, list(unreadable)))
+    rows = np.flatnonzero(~np.isin(table.image_index, list(unreadable))).astype(np.int32)
     if not len(rows):
         raise DataError("No image that has a caption can be read.")
     return rows
@@ -265,17 +264,15 @@ def pad_tokens(tokens: Sequence[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _BatchReader:
-    """Reads the parts of batches that belong to the devices of a shard."""
+    """Reads the parts of batches that belong to devices."""
 
     source: InputSource
     table: CaptionTable
     by_image: bool
-    shard: Shard
     teaching: Sequence[Teaching] = ()
 
-    def part(self, rows: np.ndarray, views: Views | None, device: int) -> list[np.ndarray]:
-        """Reads one device's part of the batch that consists of these rows of the table."""
-        part = self.shard.part(len(rows), device)
+    def read(self, rows: np.ndarray, views: Views | None, part: slice) -> list[np.ndarray]:
+        """Reads a part of the batch that consists of these rows of the table."""
         # Padded before it is divided, so that all devices see the same few lengths.
         tokens = pad_tokens([self.table.tokens[row] for row in rows])[part]
         rows, views = rows[part], None if views is None else views[part]
@@ -318,11 +315,12 @@ class _BatchReader:
     def dataset(
         self,
         batch: Callable[[int], tuple[np.ndarray, Views | None]],
+        shard: Shard,
         first: int,
         last: int | None = None,
     ) -> tf.data.Dataset:
-        """Batches `first` ... `last - 1`, each as one part per device."""
-        devices = self.shard.devices
+        """Batches `first` ... `last - 1`, each as one part per device of a shard."""
+        devices = shard.devices
         specs = {self.source.key: self.source.spec, "tokens": tf.TensorSpec([None, None], tf.int32)}
         if self.by_image:
             specs["image_index"] = tf.TensorSpec([None], tf.int32)
@@ -331,7 +329,8 @@ class _BatchReader:
 
         def read_part(index: np.ndarray) -> list[np.ndarray]:
             number, device = divmod(int(index), devices)
-            return self.part(*batch(number), device)
+            rows, views = batch(number)
+            return self.read(rows, views, shard.part(len(rows), device))
 
         def read(index: tf.Tensor) -> Batch:
             parts = tf.numpy_function(read_part, [index], [spec.dtype for spec in specs.values()])

@@ -21,38 +21,44 @@ class Rows(Sequence[np.ndarray]):
     """Rows of numbers with different lengths, one after the other in one array.
 
     Args:
-        flat: int32, the rows.
+        flat: The rows; of small integers, if memory counts. A row is read as int32.
         lengths: int32 `[N]`, the length of each.
     """
 
     def __init__(self, flat: np.ndarray, lengths: np.ndarray) -> None:
-        self.flat, self.lengths = flat, lengths
-        self._ends = np.cumsum(lengths, dtype=np.int64)
+        self.flat = flat
+        self._places = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> Self:
-        """Copies rows."""
-        rows = [np.asarray(row, np.int32) for row in rows]
+    def of(cls, rows: Iterable[Sequence[int]], kind: type[np.integer] = np.int32) -> Self:
+        """Copies rows as numbers of a kind."""
+        rows = [np.asarray(row, kind) for row in rows]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        return cls(np.concatenate([np.zeros(0, np.int32), *rows]), lengths)
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, row: int) -> np.ndarray:
-        end = self._ends[row]
-        return self.flat[end - self.lengths[row] : end]
+        return cls(np.concatenate([np.zeros(0, kind), *rows]), lengths)
 
     @property
-    def row_of(self) -> np.ndarray:
-        """int32, the row of each number."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
+    def lengths(self) -> np.ndarray:
+        """int32 `[N]`, the length of each row."""
+        return np.diff(self._places).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self._places) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        row = range(len(self))[row]
+        start, end = self._places[row : row + 2]
+        return self.flat[start:end].astype(np.int32, copy=False)
+
+    def with_number(self, number: int) -> int:
+        """Returns how many rows have a number."""
+        places = np.flatnonzero(self.flat == number)
+        return len(np.unique(np.searchsorted(self._places, places, "right")))
 
     def different(self) -> int:
         """Returns the number of different rows that are not empty."""
-        count = 0
-        for length in np.unique(self.lengths[self.lengths > 0]):
-            starts = self._ends[self.lengths == length] - length
+        count, lengths = 0, self.lengths
+        for length in np.unique(lengths[lengths > 0]):
+            starts = self._places[:-1][lengths == length]
             rows = self.flat[starts[:, None] + np.arange(length)]
             count += len(np.unique(rows.view(np.dtype((np.void, rows.itemsize * int(length))))))
         return count
@@ -66,30 +72,28 @@ class Rows(Sequence[np.ndarray]):
         if (table.lengths == 1).all():  # words, most often: without numbers of places
             return type(self)(table.flat[self.flat], self.lengths)
         sizes = table.lengths[self.flat]
-        starts = (table._ends - table.lengths)[self.flat]
-        before = np.cumsum(sizes, dtype=np.int64) - sizes
-        places = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
-        lengths = np.bincount(self.row_of, sizes, len(self)).astype(np.int32)
-        return type(self)(table.flat[places], lengths)
+        before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        starts = table._places[self.flat]
+        places = np.arange(before[-1]) + np.repeat(starts - before[:-1], sizes)
+        return type(self)(table.flat[places], np.diff(before[self._places]))
 
     def framed(self, first: int, last: int) -> Self:
         """Returns the rows between two numbers."""
-        ends = self._ends + 2 * np.arange(1, len(self) + 1)
-        flat = np.empty(len(self.flat) + 2 * len(self), np.int32)
+        flat = np.empty(len(self.flat) + 2 * len(self), self.flat.dtype)
+        framed = type(self)(flat, self.lengths + 2)
+        starts, ends = framed._places[:-1], framed._places[1:]
         inner = np.ones(len(flat), bool)
-        starts = ends - self.lengths - 2
         inner[starts], inner[ends - 1] = False, False
         flat[inner], flat[starts], flat[ends - 1] = self.flat, first, last
-        return type(self)(flat, self.lengths + 2)
+        return framed
 
     def cut(self, most: int) -> Self:
         """Returns the rows with `most` numbers at most: the first ones, and the last."""
-        if not len(self) or self.lengths.max() <= most:
-            return self
-        place = np.arange(len(self.flat)) - np.repeat(self._ends - self.lengths, self.lengths)
-        last = np.repeat(self.lengths - 1, self.lengths)
-        kept = (place < most - 1) | (place == last)
-        return type(self)(self.flat[kept], np.minimum(self.lengths, most))
+        kept, lengths = np.ones(len(self.flat), bool), self.lengths
+        long = lengths > most
+        for start, end in zip(self._places[:-1][long], self._places[1:][long], strict=True):
+            kept[start + most - 1 : end - 1] = False
+        return type(self)(self.flat[kept], np.minimum(lengths, most))
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ class Amount:
         in_captions = np.zeros_like(counts)
         frequent = np.flatnonzero(counts >= number / 2)  # few words: the others cannot be common
         for word in frequent:
-            in_captions[word] = len(np.unique(captions.row_of[captions.flat == word]))
+            in_captions[word] = captions.with_number(word)
         common = counts[in_captions >= max(number / 2, 1)].sum()
         share = round(float(common / max(captions.flat.size, 1)), 4)
         return cls(images, number, captions.different(), share)
@@ -164,7 +168,8 @@ class CaptionWords:
 
     def ids(self, vocabulary: Vocabulary) -> Rows:
         """Returns the captions as ids, without `<start>` and `<end>`."""
-        return self.rows.expanded(Rows.of(map(vocabulary.ids_of, self.words)))
+        kind = np.uint16 if len(vocabulary) <= 2**16 else np.int32
+        return self.rows.expanded(Rows.of(map(vocabulary.ids_of, self.words), kind))
 
     def table(self, vocabulary: Vocabulary) -> CaptionTable:
         """Returns the captions that have a word as ids.
@@ -178,6 +183,7 @@ class CaptionWords:
         ids = self.ids(vocabulary)
         ids = Rows(ids.flat, ids.lengths[kept])  # a caption without a word has no part in `flat`
         image, caption = self.image_index[kept], self.caption_index[kept]
+        caption = caption.astype(np.min_scalar_type(caption.max()))
         dropped = int(len(kept) - np.count_nonzero(kept))
         return CaptionTable(image, caption, ids.framed(START, END), dropped)
 
@@ -188,7 +194,7 @@ class CaptionTable:
 
     Attributes:
         image_index: int32 `[N]`, index into the split's examples.
-        caption_index: int32 `[N]`, index into that example's captions.
+        caption_index: `[N]`, index into that example's captions.
         tokens: N rows of ids, each `<start> ... <end>`.
         dropped: Number of captions without a word.
         truncated: Number of captions cut to the maximum length.

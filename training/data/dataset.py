@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
+import tempfile
+import weakref
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from sat_tf.errors import RunError
 from sat_tf.files import sha256_of, sync
@@ -33,42 +34,44 @@ _ANEW = "A run with another `--run-dir` reads the data anew."
 
 
 class Lines(Sequence[Example]):
-    """Examples whose images are files, each kept as its line of a record file.
-
-    An example is made when it is asked for, so a large data set takes little more memory than its
-    captions have letters.
+    """Examples whose images are files, each kept as a line of a file, read when it is asked for.
 
     Args:
+        file: Has the lines: a record, or a temporary file that becomes one. Closed with the last
+            use of these examples.
         base: Folder that names of files are relative to.
-
-    Attributes:
-        text: The lines.
     """
 
-    def __init__(self, base: Path) -> None:
-        self.text, self._base = bytearray(), base
-        self._ends, self._keys = array("q", [0]), array("q")
+    def __init__(self, file: BinaryIO, base: Path) -> None:
+        self._file, self._base = file, base
+        self._starts, self._sizes, self._keys = array("q"), array("i"), array("q")
+        weakref.finalize(self, file.close)
 
-    def append(self, line: bytes, content_key: int | None = None) -> None:
-        """Adds an example by its line."""
-        self.text += line
-        self._ends.append(len(self.text))
+    def add(self, start: int, size: int, content_key: int | None = None) -> None:
+        """Adds an example by the place of its line."""
+        self._starts.append(start)
+        self._sizes.append(size)
         self._keys.append(-1 if content_key is None else content_key)
 
-    def lines(self) -> Iterator[bytes]:
-        """Yields the lines, one by one."""
-        return (bytes(self.text[start:end]) for start, end in itertools.pairwise(self._ends))
+    def line(self, index: int) -> bytes:
+        """Reads the line of an example."""
+        return os.pread(self._file.fileno(), self._sizes[index], self._starts[index])
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._starts)
 
     def __getitem__(self, index: int | slice) -> Example | tuple[Example, ...]:
         if isinstance(index, slice):
             return tuple(self[one] for one in range(len(self))[index])
         index = range(len(self))[index]
-        line = self.text[self._ends[index] : self._ends[index + 1]]
         key = self._keys[index]
-        return _example(_value(line), self._base, None if key < 0 else key)
+        try:
+            return _example(_value(self.line(index)), self._base, None if key < 0 else key)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(
+                f"{self._file.name} was edited while it was in use: image {index + 1} of a split "
+                f"is not where it was. {_ANEW}"
+            ) from error
 
 
 class Dataset:
@@ -147,7 +150,7 @@ class Dataset:
         yield _line({"in_files": in_files, "read": read, "splits": counts})
         for name, split in splits.items():
             if isinstance(split.examples, Lines):
-                yield from split.examples.lines()
+                yield from map(split.examples.line, range(len(split)))
             else:
                 for one in split.examples:
                     yield _line(_record(one, name, base))
@@ -209,11 +212,14 @@ def _identified(split: Split, data_dir: Path | None, cache_dir: Path) -> Split:
     if len(paths) < len(split):
         return split
     base, found = Path(data_dir or ""), identify(paths, cache_dir)
-    lines = Lines(base)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - `Lines` closes it
+    lines = Lines(file, base)
     for one, identity in zip(split.examples, found, strict=True):
         sha256, key = identity or (None, None)
         one = dataclasses.replace(one, sha256=sha256)
-        lines.append(_line(_record(one, split.name, base)), key)
+        start = file.tell()
+        lines.add(start, file.write(_line(_record(one, split.name, base))), key)
+    file.flush()
     return dataclasses.replace(split, examples=lines)
 
 
@@ -275,7 +281,7 @@ def _check_of(check: int) -> bytes:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a record file, without their checks.
+    """Yields the lines of a record file, their checks among the values.
 
     Raises:
         DataError: A line is not as it was written.
@@ -290,7 +296,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
                     f"{path}, line {number} is not as it was written: it was edited or cut short, "
                     f"or is of another version. {_ANEW}"
                 )
-            yield content + b"}\n"
+            yield line
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -310,10 +316,14 @@ def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, 
     Raises:
         DataError: A line is not as it was written, or lines are missing.
     """
-    examples = {name: Lines(base) for name in header["splits"]}
+    examples = {name: Lines(path.open("rb"), base) for name in header["splits"]}
     skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
     identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
-    for line in itertools.islice(_read_lines(path), 1, None):
+    end = 0
+    for line in _read_lines(path):
+        start, end = end, end + len(line)
+        if not start:
+            continue  # the header
         record = _value(line)
         split = record["split"]
         if "left_out" in record:
@@ -321,7 +331,7 @@ def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, 
             if "id" in record:
                 identifiers[split][record["id"]] = record["image"]
         else:
-            examples[split].append(line)
+            examples[split].add(start, len(line))
     splits = {}
     for name, facts in header["splits"].items():
         found = len(examples[name]), len(skipped[name])

@@ -44,7 +44,7 @@ class FeatureStore:
         spec: Shape and dtype of a batch.
     """
 
-    key = "annotations"
+    key, random_crop = "annotations", 0.0
 
     def __init__(self, shards: Shards) -> None:
         self.path = shards.path

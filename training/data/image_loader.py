@@ -111,12 +111,13 @@ class ImageLoader:
         return pixels, np.array([image is not None for image in loaded])
 
     def _load(self, index: int) -> np.ndarray | None:
-        def resize(image: tf.Tensor) -> tf.Tensor:
-            self.sizes[int(index)] = tuple(image.shape[:2])
-            return self._resize(image)
+        def resize(pixels: tf.Tensor) -> tf.Tensor:
+            self.sizes[int(index)] = tuple(pixels.shape[:2])
+            return self._resize(pixels)
 
+        image = self._examples[index].image
         try:
-            pixels, rotated = read_image(self._examples[index].image, resize)
+            pixels, rotated = read_image(image, resize)
         except UNREADABLE as error:
             self._skipped[index] = unreadable_reason(error)
             if isinstance(error, OSError):
@@ -159,6 +160,8 @@ class InputSource(Protocol):
     """Name of the input in a batch: `annotations` or `images`."""
     mirrored: bool
     """True if views may be mirrored."""
+    random_crop: float
+    """Share of height and width that views leave out."""
     known: Mapping[int, str]
     """Index -> reason of images known to be unreadable since the source was opened."""
     found: Mapping[int, str]
@@ -207,7 +210,7 @@ class ImageSource:
         random_crop: float = 0.0,
     ) -> None:
         self._examples, self._size, self._resize = examples, size, resize
-        self.mirrored = mirrored
+        self.mirrored, self.random_crop = mirrored, random_crop
         self._uncropped_size = round(size / (1.0 - random_crop))
         self.known: dict[int, str] = {}
         self.found: dict[int, str] = {}
@@ -253,8 +256,9 @@ class ImageSource:
     def _load(self, index: int, size: int | None = None) -> np.ndarray:
         size, index = size or self._size, int(index)
         resize = functools.partial(resizing.resize, size=size, policy=self._resize)
+        image = self._examples[index].image
         try:
-            pixels, rotated = read_image(self._examples[index].image, resize)
+            pixels, rotated = read_image(image, resize)
         except UNREADABLE as error:
             self.found[index] = unreadable_reason(error)
             pixels, rotated = np.zeros([size, size, 3], np.float32), False

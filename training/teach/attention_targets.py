@@ -55,7 +55,7 @@ class AttentionTargets:
         targets = np.zeros([len(rows), words, height, width], np.float16)
         for n, row in enumerate(rows):
             place = int(table.image_index[row]), int(table.caption_index[row])
-            last_word = table.lengths[row] - 3  # <start> and <end> are not tokens
+            last_word = len(table.tokens[row]) - 3  # <start> and <end> are not tokens
             for first, last, index in self.phrases.get(place, ()):
                 target = self.maps[index]
                 if mirrored is not None and mirrored[n]:

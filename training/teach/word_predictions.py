@@ -123,7 +123,7 @@ def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
     """Returns the SHA-256 (hexadecimal) of the captions as ids, their images and the vocabulary."""
     digest = hashlib.sha256(json.dumps(vocabulary.words).encode())
     for array in (table.image_index, table.lengths, table.tokens.flat):
-        digest.update(np.ascontiguousarray(array).data)
+        digest.update(np.ascontiguousarray(array, np.int32).data)
     return digest.hexdigest()
 
 

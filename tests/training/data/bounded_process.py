@@ -34,9 +34,9 @@ def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
     assert not store.skipped
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
     table = caption_table(Split("train", tuple(examples)), vocabulary)
-    batches, steps = training_batches(store, table, 8, 0, 0)
+    steps, batches = training_batches(store, table, 8, 0)
     rows = 0
-    for batch in batches.take(steps):
+    for batch in batches(0).take(steps):
         assert np.isfinite(batch["annotations"][:, ::500].numpy().astype("f4")).all()
         rows += len(batch["tokens"])
     assert rows == len(table)

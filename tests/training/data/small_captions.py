@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.vocabulary import Vocabulary
-from training.data.batches import Shard, training_batches
+from training.data.batches import training_batches
 from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Example, Split
 
@@ -53,9 +53,8 @@ def table_of(examples: tuple[Example, ...]) -> tuple[CaptionTable, Vocabulary]:
 
 def epochs(source, table, first, count, *teaching, seed=0, size=4, by_image=False):
     """The batches of `count` epochs, a list per epoch."""
-    order = size, seed, first, 0, by_image, Shard()
-    dataset, steps = training_batches(source, table, *order, *teaching)
-    taken = list(itertools.islice(dataset.as_numpy_iterator(), steps * count))
+    steps, batches = training_batches(source, table, size, seed, by_image, teaching)
+    taken = list(itertools.islice(batches(first).as_numpy_iterator(), steps * count))
     return [taken[start : start + steps] for start in range(0, steps * count, steps)]
 
 
