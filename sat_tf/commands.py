@@ -81,11 +81,31 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
     import tyro
 
     try:
-        return tyro.cli(arguments, args=argv, prog=program(module), **options)
+        with _unbroken_docstrings():
+            return tyro.cli(arguments, args=argv, prog=program(module), **options)
     except SystemExit as end:
         if not end.code:
             _reader_left()
         raise
+
+
+@contextlib.contextmanager
+def _unbroken_docstrings() -> Iterator[None]:
+    """Joins the lines of docstrings, whose breaks tyro would keep where they are indented."""
+    try:
+        from tyro import _docstrings
+
+        written = _docstrings.parse_docstring_from_object
+    except (ImportError, AttributeError):  # private names: without them help has more line breaks
+        yield
+        return
+    _docstrings.parse_docstring_from_object = lambda owner: {
+        field: " ".join(text.split()) for field, text in written(owner).items()
+    }
+    try:
+        yield
+    finally:
+        _docstrings.parse_docstring_from_object = written
 
 
 def printable(text: object) -> str:

@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sat_tf.commands import command_line, exit_status, json_line, loading
+from sat_tf.commands import command_line, exit_status, json_line, loading, parse_flags
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
@@ -182,3 +183,21 @@ def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):
         os.write(2, b"the reason\n")
         raise ImportError
     assert capfd.readouterr().err == "the reason\n"
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of a command."""
+
+    out: str = "here"
+    """Folder of the figures, of the reports and of the maps, one of each for every image; by
+    default a new one (made beside
+    the photographs)."""
+
+
+def test_help_wraps_docstrings_to_the_terminal_alone(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        parse_flags(Flags, ["--help"], "a.command")
+    said = capsys.readouterr().out
+    assert "every image; by default a new one (made beside the photographs)." in said
