@@ -13,7 +13,7 @@ SUFFIXES += (".heic", ".heif", ".avif")
 """Names of the files that are captioned in a folder end in one of these."""
 
 VERSION = 4
-"""Part of the feature store's fingerprint: raise it when the pixels that `load` gives change."""
+"""Part of the feature store's fingerprint: raise it when the pixels of images change."""
 
 MAX_SIDE = 2**15
 """Pixels; a longer strip would cost gigabytes while it is scaled."""

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import FEW_SCANS, MANY_SCANS, MAX_SCANNED_PIXELS, MAX_SCANS, MAX_SEGMENTS
-from sat_tf.images.resizing import resize
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
 UNKNOWN = len(FORMATS)
@@ -42,11 +41,6 @@ _BLOCKS_AT_ONCE = 2**10
 _BETWEEN, _EXTENSION, _FRAME, _DONE = range(4)
 # Beginnings of the lines that TensorFlow puts around a message.
 _TRACE = ("Graph execution error", "Detected at node", 'File "', "<stack traces", "[[")
-
-
-def load(image_bytes: tf.Tensor | bytes, size: int, policy: str) -> tf.Tensor:
-    """Decodes and resizes: float32 `[size, size, 3]`, values 0 to 255."""
-    return resize(decode(image_bytes), size, policy)
 
 
 def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
@@ -154,7 +148,7 @@ def _over_white(image: tf.Tensor, opaque: tf.Tensor | int = 255) -> tf.Tensor:
 
 
 def read_error(error: Exception) -> str:
-    """Returns in one line what is wrong with an image, from the exception that `load` raised."""
+    """Returns in one line what is wrong with an image, from the exception that `decode` raised."""
     message = getattr(error, "message", None) or str(error)
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*|name: ?$", "", message)
     lines = [line.strip() for line in message.splitlines()]

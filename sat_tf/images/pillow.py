@@ -280,7 +280,7 @@ def decode(content: bytes) -> Image.Image:
 
 
 def resize(image: Image.Image, size: int, policy: str) -> np.ndarray:
-    """Scales an image to a square; see `sat_tf.images.decoding.resize`.
+    """Scales an image to a square; see `sat_tf.images.resizing.resize`.
 
     Args:
         image: RGB.

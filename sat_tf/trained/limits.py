@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -45,7 +45,8 @@ class _File:
     weights: tuple[str, ...]
 
     def _values(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """Returns all but the weights, for JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"}
 
     def content(self, weights: Sequence[str] | None = None) -> bytes:
         """Returns the file, for a copy of the captioner whose weights have these SHA-256."""
@@ -191,14 +192,6 @@ class Confidence(_File):
     def fits(self, search: SearchConfig) -> bool:
         """Returns whether captions of a search are those that it is of."""
         return dict(self.search) == to_dict(search)
-
-    def _values(self) -> dict[str, Any]:
-        return {
-            "bias": self.bias,
-            "slopes": [*self.slopes],
-            "search": {**self.search},
-            "figures": {**self.figures},
-        }
 
     @classmethod
     def _of(cls, values: dict[str, Any], weights: tuple[str, ...]) -> Self:

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from sat_tf.images.decoding import load
+from sat_tf.images.decoding import decode
+from sat_tf.images.resizing import resize
 from sat_tf.search import FLOOR
 from sat_tf.vocabulary import END, PAD
 from tests.serving.export_fixtures import BATCHES, warm_up_calls
@@ -29,7 +30,8 @@ def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
     """The same outputs by `TrainedCaptioner`."""
     encoder = captioner.config.encoder
     # As a graph reads them, which cannot turn a photograph by its EXIF.
-    pixels = tf.stack([load(content, encoder.image_size, encoder.resize) for content in contents])
+    size = encoder.image_size, encoder.resize
+    pixels = tf.stack([resize(decode(content), *size) for content in contents])
     found = tf.nest.map_structure(np.asarray, captioner.search(captioner.annotate(pixels)))
     outputs = {
         "captions": [

@@ -78,7 +78,7 @@ class FeatureStore:
             cache_dir: Folder of all stores (`--cache-dir`).
             encoder: A frozen encoder.
             examples: The examples to annotate; their indices are the store's.
-            resize: `crop` or `squash`, see `sat_tf.images.decoding.resize`.
+            resize: `crop` or `squash`, see `sat_tf.images.resizing.resize`.
             mirrored: Store the annotations of the flipped images too.
             shard_size: Images per file.
             write: Takes the place of `write_missing`, to compute elsewhere.

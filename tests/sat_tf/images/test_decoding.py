@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 from sat_tf import images
-from sat_tf.images import decoding, pillow
+from sat_tf.images import decoding, pillow, resizing
 from tests.image_files import encode, gif_of_blocks, noise, smooth
 
 ORANGE = (250, 120, 20)
@@ -106,7 +106,7 @@ def test_an_animated_webp_is_its_first_frame():
 )
 def test_what_is_no_image_is_an_error_of_one_readable_line(content):
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        decoding.load(content, 8, "crop")
+        decoding.decode(content)
     message = decoding.read_error(error.value)
     assert message and not any(part in message for part in ("\n", "{{", "assert", "Graph", "File"))
 
@@ -128,12 +128,12 @@ def test_a_reason_takes_the_place_of_the_pixels_or_fails_a_graph():
 def test_crop_keeps_the_centre_and_squash_keeps_everything():
     pixels = np.zeros([10, 30, 3], np.uint8)
     pixels[:, :10, 0] = pixels[:, 10:20, 1] = pixels[:, 20:, 2] = 200
-    cropped = decoding.resize(pixels, 6, "crop").numpy()
+    cropped = resizing.resize(pixels, 6, "crop").numpy()
     np.testing.assert_allclose(cropped, np.broadcast_to([0, 200, 0], [6, 6, 3]), atol=1e-3)
-    squashed = decoding.resize(pixels, 6, "squash").numpy()
+    squashed = resizing.resize(pixels, 6, "squash").numpy()
     np.testing.assert_allclose(squashed[:, [0, -1]].max(axis=(0, 1)), [200, 0, 200], atol=1e-3)
     image = smooth(90, 60)
-    ours = decoding.resize(np.asarray(image), 24, "squash").numpy()
+    ours = resizing.resize(np.asarray(image), 24, "squash").numpy()
     theirs = np.asarray(image.resize((24, 24), Image.Resampling.BILINEAR))
     np.testing.assert_allclose(ours, theirs, atol=1.0)
 

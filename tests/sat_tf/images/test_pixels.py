@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.images import MAX_SIDE, decoding
+from sat_tf.images import MAX_SIDE, decoding, resizing
 from sat_tf.images.pillow import read_pixels, read_upright
 from tests.image_files import encode, smooth
 from tests.serving.export_fixtures import bad_images, good_images
@@ -15,8 +15,8 @@ TOLERANCE = 1e-3  # grey levels of 255
 def read_in_tensorflow(image, size, policy):
     """The preprocessing of training."""
     if isinstance(image, bytes):
-        return decoding.load(read_upright(image), size, policy)
-    return decoding.resize(image, size, policy)
+        image = decoding.decode(read_upright(image))
+    return resizing.resize(image, size, policy)
 
 
 @pytest.mark.parametrize("policy", ["crop", "squash"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.images import decoding
+from sat_tf.images import decoding, resizing
 from tests.training.data.own_images import (
     CHINESE,
     CORRUPT,
@@ -190,10 +190,10 @@ def test_the_page_shows_images_as_training_reads_them(inspected):
     shown = images_of(parsed)
     assert len(shown) == 8
     content = (inspected.data_dir / "Bilder 1" / "0 ü.jpg").read_bytes()
-    wanted = np.round(decoding.load(content, 64, "crop").numpy())
+    wanted = np.round(resizing.resize(decoding.decode(content), 64, "crop").numpy())
     np.testing.assert_array_equal(shown[0], wanted)
     turned = encoded(photograph(11).transpose(Image.Transpose.ROTATE_270), "PNG")
-    wanted = decoding.load(turned, 64, "crop").numpy()
+    wanted = resizing.resize(decoding.decode(turned), 64, "crop").numpy()
     assert np.abs(shown[-1] - wanted).mean() < 5
     names = {path.name for path in inspected.data_dir.iterdir()}
     assert names == {"Bilder 1", "Bilder 2", "dev", "test", "captions.csv"}
