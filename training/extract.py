@@ -66,8 +66,7 @@ def run(arguments: Arguments) -> None:
     with loading():
         import keras
 
-        from training.data.feature_shards import write_on_spark
-        from training.data.feature_store import FeatureStore
+        from training.data.feature_store import FeatureStore, write_on_spark
         from training.features import origin_of
         from training.inputs import load_data
         from training.model import first_model

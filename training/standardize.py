@@ -140,7 +140,7 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
     """
     from sat_tf.stderr import progress_bar
     from training.data.examples import DataError
-    from training.data.feature_shards import compile_encoder
+    from training.data.feature_store import compile_encoder
     from training.data.image_loader import ImageLoader
 
     annotate = compile_encoder(encoder, _BATCH)

@@ -7,7 +7,6 @@ dataset.py        the record of a run's data, from which its splits are read aga
 captions.py       captions as ids
 image_loader.py   a model's input by example: images, decoded, turned upright and resized
 feature_store.py  or annotations of a frozen encoder, computed once and kept on disk
-                  (`feature_shards.py`)
 batches.py        which captions share a batch, and that batch with its inputs
 boxes.py          boxes of what captions name (`box_files.py`), among their tokens and in the
                   encoder's view

@@ -1,35 +1,355 @@
 """The feature store: annotations of a frozen encoder, computed once and read from disk.
 
-A store is a folder `CACHE/features/FINGERPRINT` of shards (see `feature_shards`). The fingerprint
-stands for all that its content depends on.
+A store is a folder `CACHE/features/FINGERPRINT` of shards, computed one by one, here or on Spark.
+The fingerprint stands for all that its content depends on. A shard has raw float16 records, with
+its notes beside it, a small JSON file that names the unreadable images. A record has one view per
+image, or two with mirrored views (the plain one first). Files appear by a rename, so a store that
+was interrupted, or is built by two processes at once, has whole shards only. Processes that build
+it together claim a shard before they compute it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import filelock
 import numpy as np
 import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_json
+from sat_tf.files import NO_LOCKS, sync, write_json
 from sat_tf.layers.encoder import Encoder
+from sat_tf.stderr import progress_bar
 from training.data.examples import DataError, Example, StoredImage
-from training.data.feature_shards import Shards, write_missing
 from training.data.image_files import identify
+from training.data.image_loader import ImageLoader, Views
 from training.tables import counted
 
 if TYPE_CHECKING:
-    from training.data.image_loader import Views
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
 
 FORMAT = 3  # part of a store's fingerprint
+
+_STALE = 24 * 3600.0  # seconds after which no process uses a temporary file any more
+_HALF_MAX = float(np.finfo(np.float16).max)
+# Of this process, by store: Spark gives a Python worker one task after another.
+_writers: dict[Shards, ShardWriter] = {}
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Shards of a store: names, sizes, and which of them are finished.
+
+    Attributes:
+        path: The store's folder.
+        count: Number of images.
+        views: Views per image, 1 or 2.
+        record_shape: `(L, D)` of the annotations of a view.
+        shard_size: Images per shard.
+    """
+
+    path: Path
+    count: int
+    views: int
+    record_shape: tuple[int, int]
+    shard_size: int
+
+    @property
+    def record_bytes(self) -> int:
+        """Size of a view's annotations."""
+        return 2 * self.record_shape[0] * self.record_shape[1]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(-(-self.count // self.shard_size)))
+
+    def file(self, shard: int) -> Path:
+        """Returns the file of a shard; its notes have the same name with the suffix .json."""
+        return self.path / f"{shard:05d}.f16"
+
+    def indices(self, shard: int) -> range:
+        """Returns the indices of a shard's images."""
+        start = shard * self.shard_size
+        return range(start, min(start + self.shard_size, self.count))
+
+    def is_done(self, shard: int) -> bool:
+        """Returns True if a shard and its notes are complete."""
+        expected = len(self.indices(shard)) * self.views * self.record_bytes
+        try:
+            return self.file(shard).stat().st_size == expected and "rotated" in self.notes(shard)
+        except (OSError, ValueError):
+            return False
+
+    def missing(self) -> list[int]:
+        """Returns the shards that are still to be written."""
+        return [shard for shard in self if not self.is_done(shard)]
+
+    def notes(self, shard: int) -> dict[str, Any]:
+        """Reads the notes of a shard, see `ImageLoader.notes`."""
+        return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
+
+    def discard(self, shard: int) -> None:
+        """Makes a shard one that is still to be written."""
+        self.file(shard).with_suffix(".json").unlink(missing_ok=True)
+
+    def prepare(self) -> None:
+        """Makes the folder, removes what killed processes left behind more than a day ago.
+
+        Raises:
+            OSError: The disk has too little room for the missing shards.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        for temporary in (*self.path.glob("*.tmp"), *self.path.glob(".*.tmp")):
+            with contextlib.suppress(OSError):
+                if time.time() - temporary.stat().st_mtime > _STALE:
+                    temporary.unlink()
+        images = sum(len(self.indices(shard)) for shard in self.missing())
+        needed = images * self.views * self.record_bytes
+        if needed > shutil.disk_usage(self.path).free:
+            raise OSError(errno.ENOSPC, f"{needed / 1e9:.2f} GB are needed")
+
+    @contextlib.contextmanager
+    def claim(self, shard: int, wait: bool = True) -> Iterator[bool]:
+        """Keeps other processes from computing a shard; the next owner has to see if it is done.
+
+        The operating system ends the claim however the process ends. On a file system without
+        locks everybody has it, and some shards are computed twice.
+
+        Args:
+            shard: Number of the shard.
+            wait: Wait while another process has it; otherwise yield False.
+        """
+        file = self.file(shard).with_suffix(".lock")
+        lock = filelock.FileLock(file, timeout=-1 if wait else 0, fallback_to_soft=False)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            yield False
+            return
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        try:
+            yield True
+        finally:
+            file.unlink(missing_ok=True)
+            lock.release()
+
+    def write(
+        self, shard: int, blocks: Iterator[np.ndarray], notes: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Writes the records of a shard, block by block, and its notes, which make it complete."""
+        path = self.file(shard)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                for block in blocks:
+                    file.write(block.reshape(-1).data)
+            sync(temporary)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        write_json(path.with_suffix(".json"), notes())
+
+    def read(self, indices: np.ndarray, view: np.ndarray) -> np.ndarray:
+        """Reads the annotations float16 `[n, L, D]` of images `[n]` in views `[n]`.
+
+        Raises:
+            DataError: A file is gone or too short.
+        """
+        shards, places = np.divmod(indices, self.shard_size)
+        offsets = (places * self.views + view) * self.record_bytes
+        out = np.empty((len(indices), *self.record_shape), np.float16)
+        order = np.lexsort((offsets, shards))
+        bounds = np.flatnonzero(np.diff(shards[order])) + 1
+        for rows in np.split(order, bounds) if len(order) else ():
+            path = self.file(int(shards[rows[0]]))
+            try:
+                file = os.open(path, os.O_RDONLY)
+            except OSError as error:
+                why = error.strerror
+                raise DataError(f"The feature store lost a file, {path}: {why}.") from error
+            try:
+                for row in rows:
+                    if os.preadv(file, [out[row]], int(offsets[row])) != self.record_bytes:
+                        raise DataError(f"A file of the feature store is too short: {path}.")
+            finally:
+                os.close(file)
+        return out
+
+
+def compile_encoder(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Compiles the encoder for one batch size.
+
+    Returns:
+        Function from pixels `[batch_size, S, S, 3]` to float16 `[batch_size, L, D]`, in which NaN
+        is 0 and infinity is the largest number.
+    """
+    size = encoder.image_size
+
+    # XLA made convolutions ten times slower on a CPU.
+    @tf.function(
+        input_signature=[tf.TensorSpec([batch_size, size, size, 3], tf.float32)],
+        autograph=False,
+        jit_compile=False,
+    )
+    def annotate(pixels):
+        annotations = tf.cast(encoder(pixels, training=False), tf.float32)
+        annotations = tf.where(tf.math.is_nan(annotations), 0.0, annotations)
+        return tf.cast(tf.clip_by_value(annotations, -_HALF_MAX, _HALF_MAX), tf.float16)
+
+    return lambda pixels: annotate(pixels).numpy()
+
+
+def default_batch_size() -> int:
+    """Returns the images per call of an encoder that suit a CPU's cache, or a GPU."""
+    return 64 if tf.config.list_physical_devices("GPU") else 8
+
+
+class ShardWriter:
+    """Computes shards with one encoder.
+
+    Args:
+        encoder: A frozen encoder.
+        resize: `crop` or `squash`.
+    """
+
+    def __init__(self, encoder: Encoder, resize: str) -> None:
+        self._size, self._resize = encoder.image_size, resize
+        self._batch_size = default_batch_size()
+        self._annotate = compile_encoder(encoder, self._batch_size)
+
+    def write(
+        self,
+        shards: Shards,
+        shard: int,
+        examples: Mapping[int, Example] | Sequence[Example],
+        advance: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        """Computes and writes a shard and its notes, by the examples of at least the shard.
+
+        `advance` is told the number of images after each batch.
+        """
+        loader, indices = ImageLoader(examples, self._size, self._resize), shards.indices(shard)
+
+        def blocks() -> Iterator[np.ndarray]:
+            for pixels, valid in loader.batches(indices, self._batch_size):
+                views = [pixels, pixels[:, :, ::-1]][: shards.views]
+                annotated = np.stack([self._annotate(view) for view in views], axis=1)[: len(valid)]
+                annotated[~valid] = 0
+                yield annotated
+                advance(len(valid))
+
+        shards.write(shard, blocks(), lambda: loader.notes(indices))
+
+
+def write_missing(
+    shards: Shards,
+    encoder: Encoder,
+    examples: Sequence[Example],
+    resize: str,
+) -> None:
+    """Computes the shards that a store lacks, sharing them with other processes.
+
+    Returns when all are there, those of the others included; see `FeatureStore.open`.
+    """
+    missing = shards.missing()
+    if not missing:
+        return
+    writer = ShardWriter(encoder, resize)
+    total = sum(len(shards.indices(shard)) for shard in missing)
+    with progress_bar(total, "Annotations", "images") as bar:
+        # First what nobody else computes, then what others began: they may die.
+        for wait in (False, True):
+            elsewhere = []
+            for shard in missing:
+                with shards.claim(shard, wait) as mine:
+                    if not mine:
+                        elsewhere.append(shard)
+                    elif shards.is_done(shard):
+                        bar.update(len(shards.indices(shard)))
+                    else:
+                        writer.write(shards, shard, examples, bar.update)
+            missing = elsewhere
+
+
+def write_on_spark(
+    spark: SparkSession,
+    shards: Shards,
+    encoder: Encoder,
+    examples: Sequence[Example],
+    resize: str,
+) -> None:
+    """Computes the missing shards on Spark's workers, in place of `write_missing`.
+
+    Raises:
+        DataError: Spark gave up; the shards that are done stay.
+    """
+    missing = shards.missing()
+    if not missing:
+        return
+    # Each task brings its examples, so that workers load no data set.
+    rows = [(n, {index: examples[index] for index in shards.indices(n)}) for n in missing]
+    from sat_tf.spark import root_cause, watched
+
+    context = spark.sparkContext
+    sent = context.broadcast((type(encoder), encoder.get_config(), encoder.get_weights()))
+    cores = int(spark.conf.get("spark.task.cpus", "1"))
+    write = functools.partial(write_shards, shards=shards, sent=sent, resize=resize, cores=cores)
+    images = sum(len(examples) for _, examples in rows)
+    with progress_bar(images, "Annotations", "images") as bar:
+        try:
+            with watched(spark, bar, images):
+                context.parallelize(rows, len(rows)).foreachPartition(write)
+        except Exception as error:  # py4j's and Spark's own
+            raise DataError(
+                f"Spark gave up on the feature store in {shards.path}: {root_cause(error)}. "
+                "Finished parts are kept: start the same command again to resume."
+            ) from error
+
+
+def write_shards(
+    rows: Iterable[tuple[int, Mapping[int, Example]]],
+    shards: Shards,
+    sent: Broadcast[Any],
+    resize: str,
+    cores: int,
+) -> None:
+    """Computes shards inside a worker, unless another job has done so in the meantime.
+
+    Args:
+        rows: Numbers of shards, each with its examples by index.
+        shards: The store's shards.
+        sent: Class, configuration and weights of the encoder.
+        resize: The encoder's policy.
+        cores: Threads of an operation.
+    """
+    for shard, examples in rows:
+        with shards.claim(shard):
+            if shards.is_done(shard):
+                continue
+            if shards not in _writers:
+                if tf.config.threading.get_intra_op_parallelism_threads() != cores:
+                    with contextlib.suppress(RuntimeError):  # something was computed before
+                        tf.config.threading.set_intra_op_parallelism_threads(cores)
+                kind, config, weights = sent.value
+                encoder: Encoder = kind.from_config(config)
+                encoder.set_weights(weights)
+                _writers[shards] = ShardWriter(encoder, resize)
+            _writers[shards].write(shards, shard, examples)
 
 
 class FeatureStore:

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
-from training.data import feature_shards
+from training.data import feature_store
 from training.data.examples import Example
 from training.data.feature_store import FeatureStore
 
@@ -47,7 +47,7 @@ def close(actual: np.ndarray, desired: np.ndarray) -> None:
 
 def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
     """Calls `act` with the number of images before the encoder annotates a batch."""
-    original = feature_shards.compile_encoder
+    original = feature_store.compile_encoder
 
     def compile_encoder(encoder, batch_size):
         annotate = original(encoder, batch_size)
@@ -58,8 +58,8 @@ def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
 
         return annotated
 
-    monkeypatch.setattr(feature_shards, "compile_encoder", compile_encoder)
-    monkeypatch.setattr(feature_shards, "default_batch_size", lambda: 3)
+    monkeypatch.setattr(feature_store, "compile_encoder", compile_encoder)
+    monkeypatch.setattr(feature_store, "default_batch_size", lambda: 3)
 
 
 def raise_at_fourth(error: BaseException) -> Callable[[int], None]:

@@ -30,10 +30,9 @@ from tests.training.data.small_stores import (
     raise_at_fourth,
 )
 from tests.training.run_state.stopped_runs import lock_holder
-from training.data import feature_shards, image_files
+from training.data import feature_store, image_files
 from training.data.examples import DataError, Example
-from training.data.feature_shards import Shards, write_shards
-from training.data.feature_store import FeatureStore, fingerprint
+from training.data.feature_store import FeatureStore, Shards, fingerprint, write_shards
 from training.data.image_files import identify
 from training.data.image_loader import Views
 
@@ -234,7 +233,7 @@ def contents(store: FeatureStore) -> dict[str, bytes]:
 def test_a_finished_store_is_not_computed_again(tmp_path, encoder, monkeypatch):
     first = open_store(tmp_path, encoder, drawn(10))
     stamps = {path: path.stat().st_mtime_ns for path in first.path.iterdir()}
-    monkeypatch.setattr(feature_shards, "compile_encoder", None)  # calling it would fail
+    monkeypatch.setattr(feature_store, "compile_encoder", None)  # calling it would fail
     second = open_store(tmp_path, encoder, drawn(10))
     assert {path: path.stat().st_mtime_ns for path in second.path.iterdir()} == stamps
 
