@@ -172,19 +172,6 @@ def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, m
     assert frozen == ([] if loaded else [True])
 
 
-def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):
-    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    with loading():
-        os.write(2, b"an early line\n")
-    os.write(2, b"a later line\n")
-    assert capfd.readouterr().err == "a later line\n"
-    with pytest.raises(ImportError), loading():
-        os.write(2, b"the reason\n")
-        raise ImportError
-    assert capfd.readouterr().err == "the reason\n"
-
-
 @dataclass(frozen=True)
 class Flags:
     """Flags of a command."""

@@ -1,7 +1,11 @@
-"""The progress bar: lines in a log, nothing when disabled."""
+"""What libraries write is held back; the progress bar: lines in a log, nothing when disabled."""
+
+import os
+import sys
 
 import pytest
 
+from sat_tf.commands import loading
 from sat_tf.stderr import progress_bar
 
 
@@ -24,3 +28,16 @@ def test_slow_work_is_counted_per_second_too(capsys):
     bar.close()
     (line,) = capsys.readouterr().err.splitlines()  # at the update or at the end, not at both
     assert "0.03 steps/s" in line
+
+
+def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    with loading():
+        os.write(2, b"an early line\n")
+    os.write(2, b"a later line\n")
+    assert capfd.readouterr().err == "a later line\n"
+    with pytest.raises(ImportError), loading():
+        os.write(2, b"the reason\n")
+        raise ImportError
+    assert capfd.readouterr().err == "the reason\n"
