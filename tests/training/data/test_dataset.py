@@ -1,8 +1,10 @@
-"""The record of a run's data: what was read comes back, and what changed is named."""
+"""Splits; and the record of a run's data: what was read comes back, what changed is named."""
 
 import json
 import re
 import tracemalloc
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from sat_tf.errors import RunError
 from training.config import DataConfig
 from training.data import dataset as datasets
 from training.data.dataset import Dataset, Lines, read_header, read_split, read_splits
-from training.data.examples import DataError, Split
+from training.data.examples import DataError, Example, Phrase, Split, canonical_split
 from training.data.seen_images import content_key, content_key_of
+from training.data.sources import load_split
 
 CONFIG = DataConfig("folder", image_dir="images")
 SPLITS = ["train", "train", "dev", "train", "test"]
@@ -193,3 +196,38 @@ def test_published_data_sets_are_known_by_their_files_too(tmp_path, capsys):
     again = read_split(given[0], "dev", *given[1:])
     assert again.examples[0].captions == ("a cat",)
     assert "Flickr8k.token.txt has changed" in capsys.readouterr().out
+
+
+def test_val_means_dev():
+    assert canonical_split("val") == "dev"
+    with pytest.raises(ValueError, match="`split`.*'both'"):
+        canonical_split("both")
+
+
+@pytest.mark.parametrize("data_dir", [None, Path("no/such/folder")])
+def test_a_missing_folder_is_an_error_that_names_the_flag(data_dir):
+    with pytest.raises(DataError, match="--data-dir"):
+        load_split(DataConfig("flickr8k"), "train", data_dir)
+
+
+def test_the_fingerprint_follows_the_content():
+    image = np.zeros((2, 3, 3), np.uint8)
+    phrase = Phrase(0, 2, (0.1, 0.2, 0.3, 0.4), "red ball")
+    example = Example("0", image, ("a red ball",), (phrase,))
+    split = Split("dev", (example,))
+    brighter = image.copy()
+    brighter[1, 2, 0] = 1
+    changes = (
+        {"image_id": "1"},
+        {"image": brighter},
+        {"image": image.reshape(3, 2, 3)},
+        {"captions": ("a red", "ball")},
+        {"phrases": ()},
+        {"phrases": (replace(phrase, box=(0.1, 0.2, 0.3, 0.5)),)},
+    )
+    others = [replace(split, examples=(replace(example, **change),)) for change in changes]
+    others += [replace(split, name="test"), replace(split, examples=(example, example))]
+    prints = {split.fingerprint(), *(other.fingerprint() for other in others)}
+    assert len(prints) == 1 + len(others)
+    same = replace(split, examples=(replace(example, image=image.copy()),))
+    assert same.fingerprint() == split.fingerprint()
