@@ -21,8 +21,7 @@ from sat_tf.spark import check_spark, open_session, root_cause, watched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from serving.bulk.captioners import Shipped
-    from serving.bulk.job import Chunk, Job, Output, Plan
+    from serving.bulk.job import Chunk, Job, Output, Plan, Shipped
 
 _FORMATS = {"jsonl": "json", "parquet": "parquet"}
 
@@ -65,9 +64,8 @@ def run(arguments: Arguments) -> int:
     """Captions the images that are left; returns the exit status."""
     check_fields(arguments)
     with loading():
-        from serving.bulk.captioners import find_captioner
         from serving.bulk.inputs import absolute, find_inputs
-        from serving.bulk.job import Job, Output, check_same, is_begun
+        from serving.bulk.job import Job, Output, check_same, find_captioner, is_begun
 
     captioner = find_captioner(arguments.run_dir, arguments.export, arguments.maps)
     given = {n: getattr(arguments, n) for n in ("maps", "format", "batch_size", "chunk_size")}

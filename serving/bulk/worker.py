@@ -20,7 +20,7 @@ from sat_tf.trained.limits import limit_paths, limits_in
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export
 from sat_tf.trained.many import read_ahead
 from serving.bulk.inputs import MAX_BYTES, read_file
-from serving.bulk.job import Job
+from serving.bulk.job import NEEDED, SIGNATURE, Job
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
@@ -54,8 +54,6 @@ COLUMNS = {
 }
 """Columns of the output with Spark's types."""
 
-SIGNATURE, NEEDED = "serving_default", ("captions", "scores", "valid")
-"""Signature of a SavedModel that a job calls, and outputs that it must have."""
 _OUTPUTS = (*NEEDED, "lengths", "reasons", "words", "word_log_probs", "familiarity", "confidence")
 
 Row = dict[str, Any]

@@ -7,8 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from serving.bulk.__main__ import main
-from serving.bulk.captioners import find_captioner
-from serving.bulk.job import Job, check_same, read_job
+from serving.bulk.job import Job, check_same, find_captioner, read_job
 from tests.serving import toys
 
 

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from serving.bulk import captioners, worker
-from serving.bulk.captioners import find_captioner
-from serving.bulk.job import Job
+from serving.bulk import worker
+from serving.bulk.job import Job, check_export, find_captioner
 from serving.litert import load
 from tests.serving import toys
 
@@ -103,9 +102,9 @@ def test_over_graphs_a_worker_needs_no_tensorflow(litert_exports, images, tmp_pa
 
 
 def test_maps_need_attention(litert_exports, toy, tmp_path):
-    captioners.check_export(toy, maps=True)
+    check_export(toy, maps=True)
     with pytest.raises(ValueError, match="`--maps`: expected an export with attention"):
-        captioners.check_export(toys.export(tmp_path, 1, attention=False), maps=True)
+        check_export(toys.export(tmp_path, 1, attention=False), maps=True)
     with pytest.raises(ValueError, match="`--maps`: expected a captioner with attention"):
         find_captioner(litert_exports("none"), None, maps=True)
 
@@ -113,7 +112,7 @@ def test_maps_need_attention(litert_exports, toy, tmp_path):
 def test_an_export_is_checked_without_loading_it(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="`--export`: expected a SavedModel"):
-        captioners.check_export(tmp_path, maps=False)
+        check_export(tmp_path, maps=False)
     (tmp_path / "saved_model.pb").write_bytes(b"")
     with pytest.raises(ValueError, match=r"expected a SavedModel, got .*, whose .* is empty"):
-        captioners.check_export(tmp_path, maps=False)
+        check_export(tmp_path, maps=False)
