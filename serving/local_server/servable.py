@@ -24,8 +24,8 @@ _DEFAULT_SIGNATURE = "serving_default"
 _MAX_MILLISECONDS = 2**31 - 1
 _MAX_DIMENSIONS = 32  # TensorFlow's conversion to NumPy crashes on strings of more
 _BYTES_PER_STRING = 24  # kept by the runtime beside the characters
-# TF Serving's limit. gRPC sends a status as headers, which are limited to a few kilobytes.
-_MAX_BYTES = 1024
+# Of a message, as in TF Serving: gRPC sends it as headers, which are limited to a few kilobytes.
+_MESSAGE_BYTES = 1024
 _PYTHONS_HEADING = "Graph execution error:\n\n"  # in front of the runtime's own words
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
@@ -63,9 +63,9 @@ def status_of(error: Exception) -> StatusError:
 def cut(message: str) -> str:
     """Cuts a message to 1,024 bytes, with a note."""
     content = message.encode("utf-8", "replace")
-    if len(content) <= _MAX_BYTES:
+    if len(content) <= _MESSAGE_BYTES:
         return message
-    return content[:_MAX_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
+    return content[:_MESSAGE_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
 
 
 class Servable:

@@ -63,10 +63,6 @@ LIGHT = """
 import json, sys
 for name in ("tensorflow", "keras", "grpc"):
     sys.modules[name] = None  # an import of it fails
-import json
-import shutil
-import subprocess
-import sys
 from types import SimpleNamespace
 import pyspark
 folder, *paths = sys.argv[1:]

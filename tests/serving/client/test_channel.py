@@ -6,7 +6,6 @@ import subprocess
 from dataclasses import dataclass, field
 
 import grpc
-import numpy as np
 import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
@@ -42,9 +41,9 @@ class Failing:
         self.calls.append(context.time_remaining())
         if len(self.calls) <= self.failures:
             context.abort(self.code, self.details)
-        response, captions = PredictResponse(), np.array([["a cat"]], object)
-        values = {"captions": captions, "scores": np.array([[-0.5]], np.float32)}
-        for name, value in (values | {"valid": np.array([True]), "reasons": [""]}).items():
+        response = PredictResponse()
+        values = {"captions": [["a cat"]], "scores": [[-0.5]], "valid": [True], "reasons": [""]}
+        for name, value in values.items():
             write_tensor(response.outputs[name], value)
         return response
 

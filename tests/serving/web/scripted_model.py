@@ -1,4 +1,4 @@
-"""A model server without TensorFlow, which answers what a test wants."""
+"""A model server that answers what a test wants."""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import grpc
 import numpy as np
+import tensorflow as tf
 
 from serving.client.channel import PREDICT, PredictRequest, PredictResponse
 
 GRID = (3, 3)
 WORDS = (("a", "dog", "runs"), ("a", "cat"))
 PLACES = ((0, 0), (1, 1), (2, 2))  # where each word looks, in either hypothesis
-_DTYPES = {np.float32: (1, "float_val"), np.int32: (3, "int_val"), np.bool_: (10, "bool_val")}
 
 
 @dataclass
@@ -43,13 +43,12 @@ class ScriptedModel:
         count = len(WORDS)
         lengths = [len(words) * valid for words in WORDS]
         outputs = {
-            "captions": [" ".join(words) if valid else "" for words in WORDS],
+            "captions": [[" ".join(words) if valid else "" for words in WORDS]],
             "scores": np.array([[-1.0, -2.0]], np.float32),
             "lengths": np.array([lengths], np.int32),
-            "words": np.array(
-                [[[*words, *[""] * (4 - len(words))] if valid else [""] * 4 for words in WORDS]],
-                object,
-            ),
+            "words": [
+                [[*words, *[""] * (4 - len(words))] if valid else [""] * 4 for words in WORDS]
+            ],
             "valid": np.array([valid]),
             "reasons": ["" if valid else "the bytes are no image"],
             "word_log_probs": np.full([1, count, 4], np.log(0.5), np.float32),
@@ -67,20 +66,8 @@ class ScriptedModel:
 
 
 def write_tensor(tensor, value) -> None:
-    """Writes an array, or texts of one image, into a tensor of a response."""
-    if isinstance(value, list):
-        tensor.dtype = 7
-        shape = (1, len(value)) if len(value) > 1 else (1,)
-        tensor.string_val.extend(text.encode() for text in value)
-    elif value.dtype == object:
-        tensor.dtype, shape = 7, value.shape
-        tensor.string_val.extend(text.encode() for text in value.ravel())
-    else:
-        tensor.dtype, field_name = _DTYPES[value.dtype.type]
-        shape = value.shape
-        getattr(tensor, field_name).extend(value.ravel().tolist())
-    for size in shape:
-        tensor.tensor_shape.dim.add(size=size)
+    """Writes an array, or lists of texts, into a tensor of a response."""
+    tensor.ParseFromString(tf.make_tensor_proto(value).SerializeToString())
 
 
 @contextlib.contextmanager
