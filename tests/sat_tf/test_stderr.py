@@ -1,4 +1,4 @@
-"""What libraries write is held back; the progress bar: lines in a log, nothing when disabled."""
+"""Output of libraries is held back; the progress bar: lines in a log, nothing when disabled."""
 
 import os
 import sys
