@@ -181,8 +181,6 @@ def training_batches(
         epoch and a step of it on. Each batch of a shard with several devices comes as one part per
         device, one after the other.
     """
-    # Not those found by reading: which these are depends on where a run was resumed.
-    rows = _rows_without(table, source.known)
 
     @functools.lru_cache(maxsize=2)
     def epoch_plan(epoch: int) -> tuple[list[np.ndarray], Views | None]:
@@ -190,11 +188,15 @@ def training_batches(
         if source.mirrored or source.random_crop:
             count = int(table.image_index.max()) + 1 if by_image else len(table)
             views = Views.draw(count, seed, epoch)
+        # Not those found by reading: which these are depends on where a run was resumed.
+        rows = _rows_without(table, source.known)
         lengths = table.lengths[rows]
         if by_image:
             plan = plan_images(table.image_index[rows], lengths, batch_size, seed, epoch)
-            return plan, None if views is None else views[table.image_index]
-        return plan_epoch(lengths, batch_size, seed, epoch), views
+            views = None if views is None else views[table.image_index]
+        else:
+            plan = plan_epoch(lengths, batch_size, seed, epoch)
+        return [rows[batch] for batch in plan], views
 
     steps = len(epoch_plan(0)[0])
     reader = _BatchReader(source, table, by_image, teaching)
@@ -202,8 +204,7 @@ def training_batches(
     def batch(number: int) -> tuple[np.ndarray, Views | None]:
         epoch, step = divmod(number, steps)
         plan, views = epoch_plan(epoch)
-        chosen = rows[plan[step]]
-        return chosen, None if views is None else views[chosen]
+        return plan[step], None if views is None else views[plan[step]]
 
     def batches(epoch: int, step: int = 0, shard: Shard = _WHOLE) -> tf.data.Dataset:
         return reader.dataset(batch, shard, epoch * steps + step)

@@ -27,7 +27,8 @@ class Rows(Sequence[np.ndarray]):
 
     def __init__(self, flat: np.ndarray, lengths: np.ndarray) -> None:
         self.flat = flat
-        self._places = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        places = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._places = places.astype(np.uint32 if len(flat) < 2**32 else np.int64)
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]], kind: type[np.integer] = np.int32) -> Self:

@@ -40,18 +40,18 @@ class Lines(Sequence[Example]):
         file: Has the lines: a record, or a temporary file that becomes one. Closed with the last
             use of these examples.
         base: Folder that names of files are relative to.
+        keys: `Example.content_key` of each example, if files were read; -1 for none.
     """
 
-    def __init__(self, file: BinaryIO, base: Path) -> None:
-        self._file, self._base = file, base
-        self._starts, self._sizes, self._keys = array("q"), array("i"), array("q")
+    def __init__(self, file: BinaryIO, base: Path, keys: Sequence[int] = ()) -> None:
+        self._file, self._base, self._keys = file, base, keys
+        self._starts, self._sizes = array("q"), array("i")
         weakref.finalize(self, file.close)
 
-    def add(self, start: int, size: int, content_key: int | None = None) -> None:
+    def add(self, start: int, size: int) -> None:
         """Adds an example by the place of its line."""
         self._starts.append(start)
         self._sizes.append(size)
-        self._keys.append(-1 if content_key is None else content_key)
 
     def line(self, index: int) -> bytes:
         """Reads the line of an example."""
@@ -64,7 +64,7 @@ class Lines(Sequence[Example]):
         if isinstance(index, slice):
             return tuple(self[one] for one in range(len(self))[index])
         index = range(len(self))[index]
-        key = self._keys[index]
+        key = self._keys[index] if self._keys else -1
         try:
             return _example(_value(self.line(index)), self._base, None if key < 0 else key)
         except (KeyError, TypeError, ValueError) as error:
@@ -213,12 +213,11 @@ def _identified(split: Split, data_dir: Path | None, cache_dir: Path) -> Split:
         return split
     base, found = Path(data_dir or ""), identify(paths, cache_dir)
     file = tempfile.TemporaryFile()  # noqa: SIM115 - `Lines` closes it
-    lines = Lines(file, base)
+    lines = Lines(file, base, array("q", [-1 if one is None else one.key for one in found]))
     for one, identity in zip(split.examples, found, strict=True):
-        sha256, key = identity or (None, None)
-        one = dataclasses.replace(one, sha256=sha256)
+        one = dataclasses.replace(one, sha256=identity and identity.sha256)
         start = file.tell()
-        lines.add(start, file.write(_line(_record(one, split.name, base))), key)
+        lines.add(start, file.write(_line(_record(one, split.name, base))))
     file.flush()
     return dataclasses.replace(split, examples=lines)
 
