@@ -6,6 +6,7 @@ TensorFlow's session. Batching, TLS, metrics and REST are TF Serving's alone.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import Range, check_fields
 from serving.address import check_port
 
+_ARENA_MAX = -8  # a parameter of mallopt(3), by glibc's <malloc.h>
 _DAY = 86_400
 _ROUND_SECONDS = 1.0
 _CLOSING_SECONDS = 3.0  # beyond the grace, to unload and to end Python
@@ -66,6 +68,9 @@ def run(arguments: Arguments) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        # Up to 64 MB that were freed stay in each of glibc's arenas, of which threads have many.
+        mallopt(_ARENA_MAX, 2)
     # After the flags were checked, as TensorFlow takes seconds to load.
     with loading():
         import tensorflow as tf

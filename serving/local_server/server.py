@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 
@@ -30,6 +31,7 @@ MODEL_SERVICE = "tensorflow.serving.ModelService"
 HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _LOG = logging.getLogger(__name__)
+_SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
 _NO_DEADLINE = 1e6  # seconds
 _CLOSING_SECONDS = 1.0  # for gRPC to end the calls that it cancels
 _SERVING = b"\x08\x01"  # a HealthCheckResponse
@@ -46,8 +48,8 @@ class LocalServer:
         host: Address to listen on.
         port: 0 takes a free one, which `address` holds.
         max_bytes: Largest request.
-        running: Calls that run at a time.
-        waiting: Calls that wait for their turn; further ones are refused.
+        running: Predictions that run at a time.
+        waiting: Predictions that wait for their turn; further ones are refused.
         poll_seconds: How often to look for new versions.
 
     Raises:
@@ -71,7 +73,9 @@ class LocalServer:
         self.versions.refresh()
         if self.versions.served is None:
             raise ValueError(_nothing_to_serve(folder, self.versions))
-        self._server = self._make_server(max_bytes, running, waiting)
+        self._turns = threading.Semaphore(running)
+        self._places = threading.Semaphore(running + waiting)
+        self._server = self._make_server(max_bytes, running + waiting + _SPARE_THREADS)
         address = f"[{host}]" if ":" in host else host
         try:
             self.port = self._server.add_insecure_port(f"{address}:{port}")
@@ -97,14 +101,14 @@ class LocalServer:
     def __exit__(self, *_) -> None:
         self.stop()
 
-    def _make_server(self, max_bytes: int, running: int, waiting: int) -> grpc.Server:
+    def _make_server(self, max_bytes: int, threads: int) -> grpc.Server:
         options = [
             ("grpc.max_receive_message_length", max_bytes),
             # Without it two servers can share a port, and callers meet either.
             ("grpc.so_reuseport", 0),
         ]
-        pool = futures.ThreadPoolExecutor(running, thread_name_prefix="call")
-        server = grpc.server(pool, options=options, maximum_concurrent_rpcs=running + waiting)
+        pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
+        server = grpc.server(pool, options=options)
         services = {
             PREDICTION_SERVICE: {"Predict": rpc_handler(PredictRequest, self._predict)},
             MODEL_SERVICE: {"GetModelStatus": rpc_handler(GetModelStatusRequest, self._status)},
@@ -118,10 +122,24 @@ class LocalServer:
     def _predict(self, request: PredictRequest, context: grpc.ServicerContext) -> PredictResponse:
         """Runs a signature of the version asked for."""
         version, servable = self.versions.find(request.model_spec)
-        response = servable.predict(request, _seconds_left(context))
+        with self._turn(context):
+            response = servable.predict(request, _seconds_left(context))
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = version
         return response
+
+    @contextlib.contextmanager
+    def _turn(self, context: grpc.ServicerContext) -> Iterator[None]:
+        """Waits for a turn to run a prediction, and holds it."""
+        if not self._places.acquire(blocking=False):
+            raise StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, "All places are taken")
+        try:
+            with self._turns:
+                if not context.is_active():  # it waited until nobody reads the answer
+                    raise StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
+                yield
+        finally:
+            self._places.release()
 
     def _status(self, request: GetModelStatusRequest, _) -> GetModelStatusResponse:
         """Returns the state of the version asked for, or of all."""
@@ -134,8 +152,6 @@ def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.Rp
 
     def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
         try:
-            if not context.is_active():  # it waited for its turn until nobody reads the answer
-                raise StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
             try:
                 request = request_type.FromString(content)
             except protobuf.DecodeError as error:

@@ -115,8 +115,8 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_computed(
         assert came.wait(120.0)
         for call in (*calls, first):
             call.cancel()
-        go.set()
         assert caller.healthy()  # asked after them
+        go.set()
     assert len(computed) == 1
 
 
@@ -133,6 +133,7 @@ def test_too_many_at_once_are_refused_and_those_that_wait_are_answered(toy_expor
 
         eventually(refused)
         assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert caller.healthy()  # answered at once, whatever waits
         held.release()
         assert slow.result() == "a cat 3"
         assert sorted(call.code().name for call in calls) == ["OK", *["RESOURCE_EXHAUSTED"] * 2]
