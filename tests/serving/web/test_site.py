@@ -6,6 +6,8 @@ import base64
 import functools
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -336,3 +338,13 @@ def test_a_runtime_of_another_digest_is_refused_and_without_npm_both_ways_are_to
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="install npm, or give the file .* `--runtime`"):
         site_module.read_runtime(None)
+
+
+def test_its_benchmark_starts(site, tmp_path, browser):
+    smooth().save(tmp_path / "a.png")
+    command = [sys.executable, "-m", "benchmarks.browser", str(site), str(tmp_path)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    assert "first caption" in said
+
+
+HUGE = encode(Image.new("1", (2**15, 2100)), "PNG")
