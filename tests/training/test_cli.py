@@ -52,6 +52,22 @@ def test_data_that_is_not_there_is_an_error_before_tensorflow_is_loaded(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [train, inspect])
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--encoder.name", "mobilnet_v2", "did you mean mobilenet_v2?"),
+        ("--encoder.layer", "conv9", "conv5, norm of scenes_cnn, got 'conv9'"),
+    ],
+)
+def test_an_encoder_that_there_is_not_is_an_error_at_once(
+    command, flag, value, said, monkeypatch, capsys
+):
+    monkeypatch.setattr(command, "loading", None)
+    assert command.main(["--recipe", "scenes_soft", flag, value]) == 2
+    assert f"`{flag}`" in (error := capsys.readouterr().err) and said in error
+
+
 WEIGHTS = ("--encoder.name", "vgg19", "--encoder.weights", "photo.png")
 DRAWN = ("--captions", "mine.json", "--data.name", "scenes")
 RUN = ("--run-dir", "flickr8k_soft")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.commands import check_folder, exit_status, loading, run_process
+from sat_tf.encoder_names import check_encoder
 from training.cli import Settings, check_apart, check_data_dir, parse_settings
 from training.resolve import settled
 
@@ -45,6 +46,7 @@ def run(arguments: Arguments) -> int:
     out = arguments.out or Path("runs") / "inspection" / config.recipe
     check_apart("--out", out, data_dir)
     check_data_dir(config, data_dir)
+    check_encoder(config.encoder)
     check_folder("--out", out)
     # TensorFlow takes seconds to load: wrong flags are reported first.
     with loading():
