@@ -171,11 +171,11 @@ class RNNDecoder(keras.layers.Layer):
         self.deep_output = DeepOutput(
             vocabulary_size,
             config.embedding_dim,
-            config.output_previous_word,
-            config.output_context,
-            config.output_tanh,
-            config.hidden_dropout,
-            config.output_dropout,
+            previous_word=config.output_previous_word,
+            context=config.output_context,
+            tanh=config.output_tanh,
+            hidden_dropout=config.hidden_dropout,
+            dropout=config.output_dropout,
             dtype=policy,
         )
         self.attention = BahdanauAttention(config.attention_dim, dtype=policy) if attends else None
