@@ -370,7 +370,7 @@ def _changed_images(record: Path, split: Split, cache_dir: Path) -> str:
     if not changed:
         return ""
     return (
-        f"{counted(len(changed), 'image')} of the {split.name} split changed or went since "
+        f"{counted(len(changed), 'image')} of the {split.name} split changed or vanished since "
         f"{record} was written, such as {changed[0]}."
     )
 

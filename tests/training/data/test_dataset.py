@@ -124,7 +124,7 @@ def test_a_record_that_was_edited_or_cut_is_named_with_the_line(folder, record):
 def test_data_that_changed_is_named_or_read_anew(folder, record, capsys):
     image = folder / "images" / "\u00fc 3.png"
     before = image.read_bytes()
-    changed = "1 image of the train split changed or went .* such as \u00fc 3.png"
+    changed = "1 image of the train split changed or vanished .* such as \u00fc 3.png"
     image.unlink()
     with pytest.raises(DataError, match=changed):
         opened(folder, record)
