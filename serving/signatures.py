@@ -246,7 +246,8 @@ def _familiarity(known: Familiarity, annotations: tf.Tensor) -> tf.Tensor:
     distance += tf.maximum(beside, 0.0) / known.rest
     low, high = known.levels[:-1], known.levels[1:]
     shares = (high - distance[:, tf.newaxis]) / tf.maximum(high - low, np.finfo(np.float32).tiny)
-    return tf.reduce_mean(tf.clip_by_value(shares, 0.0, 1.0), axis=1)
+    farther = tf.reduce_mean(tf.clip_by_value(shares, 0.0, 1.0), axis=1)
+    return (1.0 + (known.images - 1.0) * farther) / (known.images + 1.0)
 
 
 def _confidence(known: Confidence, found: Hypotheses, familiarity: tf.Tensor) -> tf.Tensor:

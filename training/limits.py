@@ -10,6 +10,7 @@ import numpy as np
 
 from sat_tf.fields import to_dict
 from sat_tf.files import finite, write_atomically
+from sat_tf.joining import primary
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained.limits import LEVELS, Confidence, Familiarity, Limits, caption_evidence
 from training.metrics.bootstrap import FEW
@@ -115,8 +116,10 @@ def learn_confidence(
     captions: Sequence[Caption],
     right: np.ndarray,
     path: Path,
-) -> Confidence | None:
+) -> Confidence:
     """Fits the chance of a caption of being right, and writes it with what it is worth.
+
+    Only where `no_confidence` gives no reason against it.
 
     Args:
         captioner: Its captions; `familiarity` is known.
@@ -124,12 +127,7 @@ def learn_confidence(
         captions: One of each dev image.
         right: Whether each is, bool `[N]`.
         path: The file.
-
-    Returns:
-        None, and no file, if too few captions are right, or wrong, to tell.
     """
-    if not enough(right) or any(caption.familiarity is None for caption in captions):
-        return None
     evidence = np.array([*map(caption_evidence, captions)])
     scores, details = judge(cross_validated(evidence, right), right)
     figures = {name: [round(part, 2) for part in score] for name, score in scores.items()}
@@ -141,8 +139,14 @@ def learn_confidence(
     return found
 
 
-def too_few(right: np.ndarray) -> str:
-    """Returns a sentence on captions that were too few to learn a confidence from."""
+def no_confidence(language: str, captions: Sequence[Caption], right: np.ndarray) -> str:
+    """Returns why a confidence cannot be learned from captions; empty if it can."""
+    if any(caption.familiarity is None for caption in captions):
+        return "Confidence is not learned: it takes familiarity, and that two training images."
+    if primary(language) != "en":
+        return "Confidence is not learned: content words are told apart in English only."
+    if enough(right):
+        return ""
     return (
         f"Confidence is not learned: {int(right.sum())} of {len(right)} dev captions are right, "
         f"and it takes {FEW}, {OF_EACH} of them right and {OF_EACH} not."

@@ -1,19 +1,18 @@
-"""Limits of a captioner: whether a photograph is like those it learned from, and its caption right.
+"""Limits of a captioner: is a photograph like its training data, are the words those people use?
 
-Files of a run, of a published captioner and of an export for LiteRT, all JSON. Shapes: B images, L
-locations, D annotation width, k directions, K captions of a beam.
+A run, a published captioner and an export keep them as two JSON files, `familiarity.json` and
+`confidence.json`. Shapes: B images, L locations, D annotation width, k directions.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -29,47 +28,61 @@ if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
 
 UNFAMILIAR = 0.02
-"""Familiarity below which a photograph is unlike those that the captioner learned from."""
-UNLIKE = "This photograph is unlike those that the captioner learned from."
-SURE, UNSURE = 2 / 3, 1 / 3
-"""Confidence from which, and below which, a caption is called likely to be right or wrong."""
+"""Familiarity below which a photograph is unlike the training data."""
+USUAL = 1 / 3
+"""Confidence from which people often use a caption's words; people's own captions: 0.226."""
 LEVELS = 201
 """Quantiles of the distances of dev images."""
 
-_FORMAT = 1
+Level = Literal["unlike", "usual words", "other words"]
 
 
-class _File:
-    """A part that is kept in a file, with the weights that it is of and a checksum."""
+class Remark(NamedTuple):
+    """A level and the sentence that tells it; `(None, "")` without familiarity and confidence."""
+
+    level: Level | None
+    sentence: str
+
+
+UNLIKE = "Not like the photographs it was trained on: expect this caption to be wrong."
+USUAL_WORDS = "People often describe such a photograph in these words."
+OTHER_WORDS = "People often describe such a photograph in other words."
+
+
+def remark(familiarity: float | None, confidence: float | None = None) -> Remark:
+    """Returns what to tell about a caption, the same everywhere."""
+    if familiarity is not None and familiarity < UNFAMILIAR:
+        return Remark("unlike", UNLIKE)
+    if confidence is None:
+        return Remark(None, "")
+    if confidence >= USUAL:
+        return Remark("usual words", USUAL_WORDS)
+    return Remark("other words", OTHER_WORDS)
+
+
+class _Part:
+    """A part of the limits that a JSON file keeps, with the SHA-256 of the weights it is of."""
 
     weights: tuple[str, ...]
 
     def _values(self) -> dict[str, Any]:
-        """Returns all but the weights, for JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"}
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def content(self, weights: Sequence[str] | None = None) -> bytes:
         """Returns the file, for a copy of the captioner whose weights have these SHA-256."""
-        values = {"format": _FORMAT, "weights": [*(weights or self.weights)], **self._values()}
-        return (json.dumps(values | {"sha256": _sum_of(values)}) + "\n").encode()
+        values = self._values() | {"weights": [*(weights or self.weights)]}
+        return (json.dumps(values, allow_nan=False) + "\n").encode()
 
     @classmethod
     def read(cls, path: Path, weights: Sequence[str] | None = None) -> Self:
         """Reads the file of a captioner whose weights have these SHA-256, if they are given.
 
         Raises:
-            RunError: It is damaged, of another format, or of other weights.
+            RunError: It is damaged, or of other weights.
         """
         try:
             values = json_object(read_content(path))
-            version, of, given = (values.pop(key) for key in ("format", "weights", "sha256"))
-            if version != _FORMAT:
-                raise RunError(f"{path} has format {version}, this version reads {_FORMAT}.")
-            if given != _sum_of({"format": version, "weights": of, **values}):
-                raise ValueError("its checksum differs")
-            found = cls._of(values, tuple(of))
-        except RunError:
-            raise
+            found = cls._of(values | {"weights": tuple(values["weights"])})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(
                 f"{path} is damaged: {error!r}. Remove it, or learn it again."
@@ -82,20 +95,19 @@ class _File:
         return found
 
     @classmethod
-    def _of(cls, values: dict[str, Any], weights: tuple[str, ...]) -> Self:
+    def _of(cls, values: Mapping[str, Any]) -> Self:
         raise NotImplementedError
 
 
-def _sum_of(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
 @dataclass(frozen=True, eq=False)
-class Familiarity(_File):
+class Familiarity(_Part):
     """Statistics of the mean annotations of training images, and distances of dev images.
 
-    A Gaussian whose covariance is kept along its k principal directions, and has one variance for
-    all others. The distance of an image is the squared one of Mahalanobis.
+    A Gaussian that keeps its covariance along k principal directions, and one variance for all
+    others. The distance of an image is the squared one of Mahalanobis, its familiarity the share
+    of M dev images and one more that lie farther: with r dev images nearer, 1 - r / (M + 1). A new
+    image of the same kind is as likely at each of the M + 1 positions, so at most 2 % fall below
+    `UNFAMILIAR`, and with fewer than 50 dev images none can.
 
     Attributes:
         mean: float32 `[D]`.
@@ -104,11 +116,12 @@ class Familiarity(_File):
         deviations: float32 `[k]`, standard deviations along them.
         rest: Variance of each other direction.
         levels: float32 `[201]`, distances of dev images: their quantiles from 0 to 1, ascending.
-        images: Number of dev images.
+        images: M, the number of dev images.
         weights: SHA-256 of the file of weights that gave the annotations.
 
     References:
         Tipping and Bishop (1999), "Probabilistic Principal Component Analysis".
+        Vovk, Gammerman and Shafer (2005), "Algorithmic Learning in a Random World".
     """
 
     mean: np.ndarray
@@ -123,18 +136,19 @@ class Familiarity(_File):
     _ARRAYS: ClassVar = {"mean": "<f4", "basis": "i1", "scales": "<f4", "deviations": "<f4"}
 
     def distances(self, means: np.ndarray) -> np.ndarray:
-        """Computes the distances `[B]` of images by their mean annotations `[B, D]`."""
+        """Computes the distances `[B]` of images from their mean annotations `[B, D]`."""
         moved = np.asarray(means, np.float32) - self.mean
         along = moved @ self.basis.T.astype(np.float32) * self.scales
-        beside = np.square(moved).sum(-1) - np.square(along).sum(-1)
-        return np.square(along / self.deviations).sum(-1) + np.maximum(beside, 0) / self.rest
+        across = np.square(moved).sum(-1) - np.square(along).sum(-1)
+        return np.square(along / self.deviations).sum(-1) + np.maximum(across, 0) / self.rest
 
     def of(self, annotations: np.ndarray) -> np.ndarray:
-        """Returns the share `[B]` of dev images that lie farther than these, by `[B, L, D]`."""
+        """Returns the familiarity `[B]`, from 1/(M+1) to M/(M+1), of annotations `[B, L, D]`."""
         distances = self.distances(np.asarray(annotations, np.float32).mean(axis=1))
         low, high = self.levels[:-1], self.levels[1:]
         gaps = np.maximum(high - low, np.finfo(np.float32).tiny)
-        return np.clip((high - distances[:, None]) / gaps, 0, 1).mean(axis=1)
+        farther = np.clip((high - distances[:, None]) / gaps, 0, 1).mean(axis=1)
+        return (1 + (self.images - 1) * farther) / (self.images + 1)
 
     def _values(self) -> dict[str, Any]:
         arrays = {
@@ -145,29 +159,27 @@ class Familiarity(_File):
         return {"images": self.images, "rest": self.rest, "levels": levels, **arrays}
 
     @classmethod
-    def _of(cls, values: dict[str, Any], weights: tuple[str, ...]) -> Self:
+    def _of(cls, values: Mapping[str, Any]) -> Self:
         arrays = {
             name: np.frombuffer(base64.b64decode(values[name], validate=True), kind)
             for name, kind in cls._ARRAYS.items()
         }
         arrays["basis"] = arrays["basis"].reshape(len(arrays["scales"]), len(arrays["mean"]))
-        levels = np.array(values["levels"], np.float32)
+        levels, rest = np.array(values["levels"], np.float32), float(values["rest"])
         if len(levels) != LEVELS or len(arrays["deviations"]) != len(arrays["scales"]):
             raise ValueError("its shapes do not fit each other")
-        return cls(
-            **arrays,
-            rest=float(values["rest"]),
-            levels=levels,
-            images=int(values["images"]),
-            weights=weights,
-        )
+        if not all(np.isfinite(part).all() for part in (*arrays.values(), levels, rest)):
+            raise ValueError("it holds numbers that are not finite")
+        if not (rest > 0 and (arrays["deviations"] > 0).all() and values["images"] >= 1):
+            raise ValueError("a variance or the number of images is not positive")
+        return cls(**arrays, **{n: values[n] for n in ("rest", "images", "weights")}, levels=levels)
 
 
 @dataclass(frozen=True)
-class Confidence(_File):
+class Confidence(_Part):
     """Chance that every content word of a caption is in a reference, as `Meteor.grounded` judges.
 
-    `sigmoid(bias + weight . x) min(familiarity / UNFAMILIAR, 1)` of x: log p of the caption, nats;
+    `sigmoid(bias + slopes . x) min(familiarity / UNFAMILIAR, 1)` of x: log p of the caption, nats;
     its tokens; log of its share of the beam, by the scores; and familiarity.
 
     Attributes:
@@ -186,26 +198,29 @@ class Confidence(_File):
 
     def chances(self, evidence: np.ndarray) -> np.ndarray:
         """Returns the chance of each of `[N, 4]`."""
-        known = np.minimum(evidence[:, 3] / UNFAMILIAR, 1)
-        return sigmoid(self.bias + evidence @ np.array(self.slopes)) * known
+        logits = self.bias + evidence @ np.array(self.slopes)
+        return sigmoid(logits) * known_share(evidence)
 
     def fits(self, search: SearchConfig) -> bool:
-        """Returns whether captions of a search are those that it is of."""
+        """Returns True for the search that it was learned from."""
         return dict(self.search) == to_dict(search)
 
     @classmethod
-    def _of(cls, values: dict[str, Any], weights: tuple[str, ...]) -> Self:
+    def _of(cls, values: Mapping[str, Any]) -> Self:
         slopes = tuple(map(float, values["slopes"]))
         if len(slopes) != 4 or not all(map(math.isfinite, [*slopes, values["bias"]])):
-            raise ValueError("it has no four slopes")
-        return cls(
-            float(values["bias"]), slopes, dict(values["search"]), dict(values["figures"]), weights
-        )
+            raise ValueError("it has no four finite slopes and a bias")
+        return cls(**{f.name: values[f.name] for f in fields(cls)} | {"slopes": slopes})
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """Computes the logistic function; far from 0 it stays finite."""
     return 1 / (1 + np.exp(-np.clip(x, -60, 60)))
+
+
+def known_share(evidence: np.ndarray) -> np.ndarray:
+    """Returns the factor `[N]` by which an unlike photograph lowers a chance, of `[N, 4]`."""
+    return np.minimum(evidence[:, 3] / UNFAMILIAR, 1)
 
 
 class Limits(NamedTuple):
@@ -215,7 +230,7 @@ class Limits(NamedTuple):
     confidence: Confidence | None = None
 
     def files(self, encoder: Sequence[str], captioner: Sequence[str]) -> dict[str, bytes]:
-        """Returns the files that there are, for a copy of the captioner.
+        """Returns the files of a copy of the captioner.
 
         Args:
             encoder: SHA-256 of its files of weights that give the annotations.
@@ -236,19 +251,27 @@ class Limits(NamedTuple):
         """
         if self.familiarity is None:
             return [*captions]
-        shares = self.familiarity.of(annotations)
-        found = zip(captions, shares, strict=True)
+        pairs = zip(captions, self.familiarity.of(annotations), strict=True)
         return self.weighed(
-            [replace(one, familiarity=float(share)) for one, share in found], search
+            [replace(one, familiarity=float(share)) for one, share in pairs], search
         )
 
     def weighed(self, captions: Sequence[Caption], search: SearchConfig) -> list[Caption]:
-        """Returns captions that have their familiarity with their confidence, as `told` does."""
+        """Adds confidence to captions that have their familiarity."""
         if self.confidence is None or not self.confidence.fits(search) or not captions:
             return [*captions]
         chances = self.confidence.chances(np.array([*map(caption_evidence, captions)]))
-        found = zip(captions, chances, strict=True)
-        return [replace(one, confidence=float(chance)) for one, chance in found]
+        pairs = zip(captions, chances, strict=True)
+        return [replace(one, confidence=float(chance)) for one, chance in pairs]
+
+
+def caption_evidence(caption: Caption) -> list[float]:
+    """Returns what `Confidence` reads of a caption with familiarity."""
+    scores = np.array([caption.score, *(score for _, score in caption.alternatives)])
+    top = scores.max()
+    share = caption.score - top - math.log(np.exp(scores - top).sum())
+    tokens = sum(token != END for token in caption.tokens)
+    return [caption.log_prob, float(tokens), share, caption.familiarity]
 
 
 def read_limits(run_dir: Path, weights_sha256: str | None) -> Limits:
@@ -271,7 +294,7 @@ def limit_paths(folder: Path) -> dict[str, Path]:
 
 
 def limit_files(run_dir: Path) -> dict[str, Path]:
-    """Returns the files of a run or of a published captioner, whose manifest names them.
+    """Returns the files of a run, or of a published captioner as its manifest names them.
 
     Raises:
         RunError: One that a manifest names is missing or damaged.
@@ -287,12 +310,7 @@ def limits_in(
     encoder: Sequence[str] | None = None,
     captioner: Sequence[str] | None = None,
 ) -> Limits:
-    """Reads files of limits; by default of whatever weights.
-
-    Args:
-        paths: The files by name.
-        encoder: SHA-256 of the files of weights that give the annotations.
-        captioner: Of all files of weights.
+    """Reads the files of limits by name; of any weights without SHA-256 of them.
 
     Raises:
         RunError: A file is damaged, or of other weights.
@@ -303,30 +321,11 @@ def limits_in(
     )
 
 
-def caption_evidence(caption: Caption) -> list[float]:
-    """Returns what `Confidence` reads of a caption with familiarity."""
-    scores = np.array([caption.score, *(score for _, score in caption.alternatives)])
-    top = scores.max()
-    share = caption.score - top - math.log(np.exp(scores - top).sum())
-    tokens = sum(token != END for token in caption.tokens)
-    return [caption.log_prob, float(tokens), share, caption.familiarity]
-
-
 def is_unlike(familiarity: float | None) -> bool:
-    """Returns whether a photograph is unlike those that the captioner learned from."""
-    return familiarity is not None and familiarity < UNFAMILIAR
-
-
-def sentence_on(confidence: float) -> str:
-    """Returns a confidence in words, as the page tells it."""
-    if confidence >= SURE:
-        return "The caption is likely to be right."
-    if confidence >= UNSURE:
-        return "A word of the caption may be wrong."
-    return "Some word of the caption is likely to be wrong."
+    """Returns True if a photograph is unlike the training data."""
+    return remark(familiarity).level == "unlike"
 
 
 def remarks(familiarity: float | None, confidence: float | None) -> list[str]:
-    """Returns the sentences that a caption needs: on an unlike photograph, and on confidence."""
-    unlike = is_unlike(familiarity)
-    return ([UNLIKE] if unlike else []) + ([] if confidence is None else [sentence_on(confidence)])
+    """Returns the sentence of `remark` as a list, empty without one."""
+    return [sentence] if (sentence := remark(familiarity, confidence).sentence) else []

@@ -1,27 +1,26 @@
 // What a captioner knows of its limits, as `sat_tf/trained/limits.py`: sentences on a photograph and its caption.
 
 const UNFAMILIAR = 0.02; // the share of dev images, below which a photograph is unlike those it learned from
-const [SURE, UNSURE] = [2 / 3, 1 / 3];
+const USUAL = 1 / 3; // the chance from which people often use a caption's words
 
 // `known` is the captioner's familiarity file or null, `confidence` its slopes and bias or null;
 // `annotations` are those of the photograph, `found` the captions of the beam.
 export function remarks(known, confidence, annotations, found) {
   if (!known) return [];
   const familiarity = familiarityOf(known, annotations);
-  const said = familiarity < UNFAMILIAR ? ["This photograph is unlike those that the captioner learned from."] : [];
-  if (!confidence) return said;
+  if (familiarity < UNFAMILIAR) return ["Not like the photographs it was trained on: expect this caption to be wrong."];
+  if (!confidence) return [];
   const scores = found.map(({ score }) => score);
   const top = Math.max(...scores);
   const share = scores[0] - top - Math.log(scores.reduce((sum, score) => sum + Math.exp(score - top), 0));
   const evidence = [found[0].totals.at(-1), found[0].words.length, share, familiarity];
   const logit = evidence.reduce((sum, value, n) => sum + value * confidence.slopes[n], confidence.bias);
-  const chance = Math.min(familiarity / UNFAMILIAR, 1) / (1 + Math.exp(-logit));
-  if (chance >= SURE) return [...said, "The caption is likely to be right."];
-  return [...said, chance >= UNSURE ? "A word of the caption may be wrong." : "Some word of the caption is likely to be wrong."];
+  const words = 1 / (1 + Math.exp(-logit)) >= USUAL ? "these" : "other";
+  return [`People often describe such a photograph in ${words} words.`];
 }
 
-// The share of dev images that lie farther from the mean of the training images.
-function familiarityOf({ rest, levels, ...packed }, annotations) {
+// The share of dev images, and one more, that lie farther from the mean of the training images.
+function familiarityOf({ rest, levels, images, ...packed }, annotations) {
   const numbers = (name, Kind) => new Kind(Uint8Array.from(atob(packed[name]), (byte) => byte.charCodeAt(0)).buffer);
   const [mean, basis] = [numbers("mean", Float32Array), numbers("basis", Int8Array)];
   const [scales, deviations] = [numbers("scales", Float32Array), numbers("deviations", Float32Array)];
@@ -40,5 +39,6 @@ function familiarityOf({ rest, levels, ...packed }, annotations) {
   });
   distance += Math.max(beside, 0) / rest;
   const shares = levels.slice(1).map((high, i) => Math.min(1, Math.max(0, (high - distance) / Math.max(high - levels[i], 1e-38))));
-  return shares.reduce((sum, share) => sum + share, 0) / shares.length;
+  const farther = shares.reduce((sum, share) => sum + share, 0) / shares.length;
+  return (1 + (images - 1) * farther) / (images + 1);
 }

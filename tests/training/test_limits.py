@@ -7,7 +7,7 @@ import numpy as np
 from sat_tf.config import SearchConfig
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Confidence, Limits
-from training.limits import judge_captions, learn_confidence
+from training.limits import judge_captions, learn_confidence, no_confidence
 from training.metrics.calibration import fit_confidence
 
 RNG = np.random.default_rng(0)
@@ -28,8 +28,9 @@ def test_confidence_is_learned_from_dev_and_judged_by_captions_that_did_not_fit_
     captions, search = [caption(float(value)) for value in log_probs], SearchConfig()
     captioner = SimpleNamespace(weights_sha256="mine", limits=Limits())
     path = tmp_path / "confidence.json"
-    assert learn_confidence(captioner, search, captions[:20], right[:20], path) is None
-    assert not path.exists()
+    assert "it takes 30, 5 of them right" in no_confidence("en", captions[:20], right[:20])
+    assert "in English only" in no_confidence("de", captions, right)
+    assert not no_confidence("en-GB", captions, right)
     assert judge_captions(None, "dev", captions, right) == ({}, {})
     found = learn_confidence(captioner, search, captions, right, path)
     kept = Confidence.read(path, ["mine"])

@@ -30,7 +30,7 @@ from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import Evaluation, write_report_page
 from training.evaluate.reading import Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
-from training.limits import judge_captions, learn_confidence, too_few
+from training.limits import judge_captions, learn_confidence, no_confidence
 from training.metrics.calibration import calibration_error, reliability
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
@@ -235,8 +235,10 @@ def _with_confidence(
         return captions
     captioner, found = reading.captioner, [*captions.values()]
     if file is not None:
-        if learn_confidence(captioner, search, found, right, file) is None:
-            report["notes"].append(too_few(right))
+        if reason := no_confidence(captioner.vocabulary.language, found, right):
+            report["notes"].append(reason)
+        else:
+            learn_confidence(captioner, search, found, right, file)
         found = captioner.limits.weighed(found, search)
     judged, details = judge_captions(captioner.limits.confidence, reading.split.name, found, right)
     report["intervals"] |= judged

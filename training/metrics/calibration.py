@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sat_tf.trained.limits import Confidence, sigmoid
+from sat_tf.trained.limits import Confidence, known_share, sigmoid
 from training.metrics.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
 
 BINS = 15
@@ -148,6 +148,9 @@ def enough(right: np.ndarray) -> bool:
 def fit_confidence(evidence: np.ndarray, right: np.ndarray, **kept: Any) -> Confidence:
     """Fits a ridge-regularised logistic regression of `right` `[N]` on `[N, 4]`.
 
+    The chance is k sigmoid(z) of z, linear in the evidence, where k lowers it for unlike
+    photographs; Fisher scoring maximises the likelihood of that product.
+
     Args:
         evidence: See `Confidence`.
         right: Whether each caption is right.
@@ -157,10 +160,15 @@ def fit_confidence(evidence: np.ndarray, right: np.ndarray, **kept: Any) -> Conf
     mean, scale = evidence.mean(axis=0), evidence.std(axis=0) + 1e-6
     rows = np.column_stack([(evidence - mean) / scale, np.ones(len(right))])
     ridge, found = np.diag([1.0, 1.0, 1.0, 1.0, 1e-6]), np.zeros(5)
+    known = known_share(evidence)
     for _ in range(50):
-        chance = sigmoid(rows @ found)
-        slope = rows.T @ (chance - right) + ridge @ found
-        found -= np.linalg.solve((rows.T * (chance * (1 - chance))) @ rows + ridge, slope)
+        share = sigmoid(rows @ found)
+        chance = known * share
+        # d log(likelihood) / dz, and its variance; those of a plain regression where k = 1.
+        gain = (1 - share) / np.maximum(1 - chance, 1e-12)
+        weight = chance * (1 - share) * gain
+        slope = rows.T @ (gain * (chance - right)) + ridge @ found
+        found -= np.linalg.solve((rows.T * weight) @ rows + ridge, slope)
     slopes = found[:4] / scale
     return Confidence(float(found[4] - slopes @ mean), tuple(map(float, slopes)), **kept)
 

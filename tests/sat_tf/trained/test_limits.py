@@ -13,7 +13,7 @@ from sat_tf.fields import to_dict
 from sat_tf.files import sha256_of
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
-from sat_tf.trained.limits import UNFAMILIAR, UNLIKE, Confidence, Familiarity, Limits, remarks
+from sat_tf.trained.limits import UNFAMILIAR, Confidence, Familiarity, Limits, remark
 from sat_tf.trained.runs import load_captioner
 from tests.sat_tf.tiny_runs import PIXELS, contents, write_run
 from training.limits import fit_familiarity
@@ -34,7 +34,7 @@ def familiarity() -> Familiarity:
     return fit_familiarity(images(300), images(200), "encoder")
 
 
-def test_familiarity_is_the_share_of_dev_images_that_lie_farther(familiarity):
+def test_familiarity_is_a_position_among_dev_images(familiarity):
     dev = images(2000)
     found = familiarity.of(dev[:, np.newaxis])
     expected = (familiarity.distances(dev)[:, None] < familiarity.levels).mean(axis=1)
@@ -42,6 +42,43 @@ def test_familiarity_is_the_share_of_dev_images_that_lie_farther(familiarity):
     assert abs(found.mean() - 0.5) < 0.1
     # Off the three directions, however near the mean, nothing is familiar.
     assert familiarity.of(familiarity.mean + RNG.normal(size=[5, 1, 40])).max() < UNFAMILIAR
+
+
+@pytest.mark.parametrize("count", [1, 10, 30, 49, 60, 1000])
+def test_at_most_one_in_fifty_new_images_of_the_same_kind_is_unlike(count):
+    rng = np.random.default_rng(count)
+    train = rng.standard_t(4, [200, 8])
+    known, unlike, new = None, [], rng.standard_t(4, [500, 1, 8])
+    for _ in range(40 if count == 1000 else 400):
+        dev = rng.standard_t(4, [count, 8])
+        known = known or fit_familiarity(train, dev, "encoder")
+        levels = np.quantile(known.distances(dev), np.linspace(0, 1, len(known.levels)))
+        unlike.append(dataclasses.replace(known, levels=levels).of(new) < UNFAMILIAR)
+    share = np.mean(unlike)
+    assert share <= 0.025
+    assert (share > 0) == (count >= 50)
+
+
+def test_a_caption_has_one_level_and_its_sentence():
+    assert remark(None, None) == (None, "")
+    assert remark(0.5) == (None, "")
+    assert remark(0.019, 0.9).level == remark(0.019).level == "unlike"
+    assert "expect this caption to be wrong" in remark(0.019, 0.9).sentence
+    assert remark(0.02, 1 / 3).level == "usual words"
+    level, sentence = remark(0.02, 0.33)
+    assert (level, sentence) == (
+        "other words",
+        "People often describe such a photograph in other words.",
+    )
+
+
+def test_confidence_is_fitted_with_the_factor_of_unlike_photographs():
+    evidence = np.column_stack([RNG.normal(-9, 3, 8000), *RNG.uniform(0.1, 1, [3, 8000])])
+    unlike = RNG.random(8000) < 0.5
+    evidence[unlike, 3] = UNFAMILIAR / 4
+    chance = np.where(unlike, 0.25, 1) / (1 + np.exp(-(4 + 0.5 * evidence[:, 0])))
+    found = fit_confidence(evidence, RNG.random(8000) < chance)
+    assert np.abs(found.chances(evidence) - chance).mean() < 0.02
 
 
 def test_confidence_is_fitted_to_what_was_right(familiarity):
@@ -64,7 +101,8 @@ def test_files_hold_what_was_learned_and_refuse_other_weights(familiarity, tmp_p
     with pytest.raises(RunError, match="of other weights than this captioner's"):
         Familiarity.read(path, ["another"])
     values = json.loads(path.read_text())
-    for change in ({"rest": 2.0}, {"levels": []}, {"sha256": None}):
+    nan = [float("nan")] * len(familiarity.levels)
+    for change in ({"rest": -2.0}, {"levels": []}, {"levels": nan}, {"weights": None}):
         path.write_text(json.dumps(values | change))
         with pytest.raises(RunError, match="damaged"):
             Familiarity.read(path, ["encoder"])
@@ -119,8 +157,6 @@ def test_every_way_tells_the_same(limited, tmp_path):
 def test_a_run_of_before_tells_nothing_and_other_statistics_are_refused(limited, run_of, tmp_path):
     caption = sat_tf.load(run_of["soft"]).caption(PIXELS)
     assert (caption.familiarity, caption.confidence) == (None, None)
-    assert remarks(None, None) == []
-    assert remarks(0.019, 0.9) == [UNLIKE, "The caption is likely to be right."]
     other = write_run(tmp_path / "run", hidden_dim=4)
     RunFolder(other).familiarity.write_bytes(RunFolder(limited).familiarity.read_bytes())
     with pytest.raises(RunError, match="of other weights"):
