@@ -13,6 +13,7 @@ from types import ModuleType
 import sat_tf
 from sat_tf.commands import COMMANDS, exit_status, run_process
 from sat_tf.errors import installation
+from sat_tf.util.removed import removed_command
 
 IN_WHEEL = Path(sat_tf.__file__).with_name("_commands")
 """Folder of `training` and `serving` in a wheel, which installs one name; see `setup.py`."""
@@ -50,6 +51,9 @@ def _run(argv: list[str]) -> int:
     if name == "--version":
         print(f"sat-tf {sat_tf.__version__}")
         return 0
+    if gone := removed_command(name):
+        print(f"Error: {gone}", file=sys.stderr)
+        return 2
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         meant = f" Did you mean {close[0]}?" if close else ""

@@ -14,13 +14,14 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import finite
 from sat_tf.stderr import native_log_kept
+from sat_tf.util.removed import removed_flag
 
 COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),
@@ -76,10 +77,11 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
         **options: Further options of `tyro.cli`.
 
     Raises:
-        SystemExit: A flag or its type is wrong (status 2), or help was asked for.
+        SystemExit: A flag or its type is wrong or was removed (status 2), or help was asked for.
     """
     import tyro
 
+    check_removed(sys.argv[1:] if argv is None else argv, module)
     try:
         with _unbroken_docstrings():
             return tyro.cli(arguments, args=argv, prog=program(module), **options)
@@ -87,6 +89,17 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
         if not end.code:
             _reader_left()
         raise
+
+
+def check_removed(argv: Sequence[str], module: str) -> None:
+    """Ends a command that was given a flag of an earlier version, with what to do instead.
+
+    Raises:
+        SystemExit: It was (status 2).
+    """
+    if gone := removed_flag(argv, module):
+        print(f"Error: {printable(gone)}", file=sys.stderr)
+        raise SystemExit(_BAD_INPUT)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 from sat_tf.errors import invalid_value
+from sat_tf.util.removed import removed_flag
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -182,6 +183,8 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
     """
     hints = typing.get_type_hints(cls)
     if unknown := sorted(set(values) - set(hints)):
+        if gone := removed_flag([f"--{where}{unknown[0]}", str(values[unknown[0]])], ""):
+            raise ValueError(gone)
         raise ValueError(
             f"Received an unknown configuration key `{where}{unknown[0]}`: "
             f"expected one of {', '.join(sorted(hints))}."

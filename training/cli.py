@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from sat_tf.commands import parse_flags
+from sat_tf.commands import check_removed, parse_flags
 from sat_tf.errors import invalid_value
 from training.config import RunConfig
 from training.config_groups import BaseOptimizerConfig
@@ -91,6 +91,7 @@ def parse_settings(
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
     description = f"{purpose} Recipes (--recipe):\n{recipe_list(recipes)}"
+    check_removed(argv, command)
     config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
     if "--help-all" in argv:
         argv = ["--help"]

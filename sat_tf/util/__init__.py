@@ -1,0 +1,1 @@
+"""Errors, files, settings and the start and end of commands."""

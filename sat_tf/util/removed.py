@@ -1,0 +1,40 @@
+"""Flags, commands and recipes of earlier versions, each with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from itertools import pairwise
+
+REMOVED: dict[str, str] = {}
+"""What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
+
+Keys are flags (`--data.image-dir`, with dashes), flags with a value (`--data.tokens x`), each
+of all commands or of one (`serving.export --all`), and commands (`sat-tf locate`). `*` matches
+anything.
+"""
+
+
+def removed_flag(argv: Sequence[str], module: str) -> str | None:
+    """Returns a sentence about the first removed flag of a command line; None without one.
+
+    Args:
+        argv: The command line, without the command.
+        module: The command's module, such as "training.train".
+    """
+    for word, following in pairwise([*argv, ""]):
+        flag, equals, value = word.partition("=")
+        if not flag.startswith("--"):
+            continue
+        flag, value = flag.replace("_", "-"), value if equals else following
+        for name in (flag, f"{flag} {value}"):
+            for pattern, instead in REMOVED.items():
+                if fnmatchcase(name, pattern) or fnmatchcase(f"{module} {name}", pattern):
+                    return f"`{name}` was removed: {instead.replace('{value}', value)}."
+    return None
+
+
+def removed_command(name: str) -> str | None:
+    """Returns a sentence about a removed command of `sat-tf`; None if there was none."""
+    instead = REMOVED.get(f"sat-tf {name}")
+    return f"`sat-tf {name}` was removed: {instead}." if instead else None
