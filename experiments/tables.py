@@ -19,6 +19,10 @@ ROOT = FOLDER.parent
 _BLOCK = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
+_LAST_COMMIT = "8563600a"
+"""The last commit that has the commands of results whose code has gone."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A run of an experiment; its first cell links to the commands, NAME.sh, of NAME.csv."""
@@ -235,7 +239,10 @@ def table(name: str, page: Path) -> str:
         cells = [_cell(figures, row, column) for column in columns]
         if not any(cells):
             raise ValueError(f"{row.experiment}.csv has no figure of {row.run!r}, {row.seed!r}.")
-        lines.append([f"[{row.label}]({folder}/{row.experiment}.sh)", *cells])
+        commands = Path(__file__).parent / f"{row.experiment}.sh"
+        link = f"[{row.label}]({folder}/{row.experiment}.sh)"
+        label = link if commands.exists() else f"{row.label} (commit {_LAST_COMMIT})"
+        lines.append([label, *cells])
     return "".join(
         "|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines
     )

@@ -37,7 +37,6 @@ COMMANDS = {
     "serve": ("serving.local_server", "Serve an export on this machine."),
     "demo": ("serving.web", "Open a page that captions photographs, with their maps."),
     "bulk": ("serving.bulk", "Caption many images on Spark."),
-    "locate": ("training.locate", "Learn where words are, from captions alone."),
     "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
     "extract": ("training.extract", "Fill a feature store on Spark."),
     "client": ("serving.client", "Caption images by a server."),

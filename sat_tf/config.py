@@ -158,7 +158,7 @@ class AttentionConfig:
     penalty_weight: NonNegative = 1.0
     """lambda of the doubly stochastic penalty (eq. 14), per caption; of soft attention only."""
     supervision_weight: NonNegative = 0.0
-    """Weight of the cross-entropy between boxes, or a word locator's maps, and alpha."""
+    """Weight of the cross-entropy between boxes and alpha."""
     preset: Literal["paper", "arctic", "rloo", "vimco"] = "paper"
     """Hard attention's constants: the paper's text, the released code's behaviour, or an unbiased
     gradient from several samples, of the ELBO (rloo) or the importance-weighted bound (vimco)."""

@@ -29,7 +29,6 @@ from sat_tf.trained.published import locate, output_dir
 from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
-from training.data.overlap import UNCHECKED
 from training.data.sources import load_split
 from training.evaluate.reports import (
     CAPTIONS_FILE,
@@ -152,13 +151,6 @@ class Evaluated:
         return from_dict(DataConfig, self.report["configuration"]["data"])
 
     @property
-    def seen_notes(self) -> list[str]:
-        """Sentences on its images among those that the captioner learned from."""
-        if "captions" in self.report:  # from elsewhere
-            return []
-        return (self.report.get("seen_in_training") or {"notes": [UNCHECKED]})["notes"]
-
-    @property
     def boxes(self) -> str | None:
         """SHA-256 of the boxes it was measured with, if any."""
         return (self.report.get("grounding") or {}).get("boxes")
@@ -192,8 +184,6 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
         )
         for one in found
     ]
-    for one, scored in zip(found, scores, strict=True):
-        scored.notes[:0] = one.seen_notes
     metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
     first, *others = _by_system(scores, seeds)
     table = {

@@ -126,9 +126,6 @@ def _check_teachers(config: RunConfig) -> None:
             if found is not None:
                 expected = "its default with `--attention.supervision-weight`"
                 raise invalid_value(f"--{key}", expected, repr(found), "key")
-    if config.attention.located and config.encoder.trainable:
-        expected = "no word locator with a trained encoder, whose annotations change"
-        raise invalid_value("--attention.teacher", expected, config.attention.teacher, "key")
     if config.fit.distillation_weight and rewarded:
         weight, expected = config.fit.distillation_weight, "0 with `--reward.metric`"
         why = f"{expected}, as sampled captions have no predictions"
@@ -158,11 +155,10 @@ def check_available(config: RunConfig) -> None:
         check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
-            expected = "boxes of the training captions' phrases to supervise attention by, or a "
-            expected += "file of training.locate, which needs none"
+            expected = "boxes of the training captions' phrases to supervise attention by"
             raise invalid_value("--attention.teacher", expected, None, "key")
         if attention.teacher is not None and not Path(attention.teacher).exists():
-            expected = "a file or folder of boxes, or a file of training.locate"
+            expected = "a file or folder of boxes"
             got = f"{attention.teacher}, which does not exist"
             raise invalid_value("--attention.teacher", expected, got, "key")
     if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):

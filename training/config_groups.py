@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import zipfile
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeVar
 
@@ -29,15 +28,8 @@ class AttentionConfig(configs.AttentionConfig):
 
     teacher: str | None = None
     """Teacher of attention, for supervision_weight: boxes of the training captions' phrases
-    (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; COCO's instances: .json; or JSON
-    lines), or a word locator of training.locate (.npz). None takes the boxes of drawn scenes."""
-
-    @property
-    def located(self) -> bool:
-        """True if the teacher is a word locator, False if it is boxes or nothing."""
-        return self.teacher is not None and (
-            self.teacher.endswith(".npz") or zipfile.is_zipfile(self.teacher)
-        )
+    (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; or JSON lines). None takes the boxes
+    of drawn scenes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

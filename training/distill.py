@@ -9,7 +9,6 @@ trains a captioner that learns from captions and predictions alike.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,7 +66,6 @@ def run(arguments: Arguments) -> int:
     configs = check(arguments)
     with loading():
         from sat_tf.run_folder import read_vocabulary
-        from training.data.seen_images import SeenImages
         from training.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
@@ -75,10 +73,7 @@ def run(arguments: Arguments) -> int:
     words = dict(zip(own.words, own.forms, strict=True))
     data = load_data(configs[folder.path].data, data_dir, words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
-    seen = SeenImages()
-    for path in arguments.runs:
-        seen = seen.after_captioner(str(path))
-    dataclasses.replace(found, seen=seen).save(arguments.out)
+    found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(
         f"Wrote {arguments.out}: predictions of {len(configs)} captioners for {len(found.words):,} "

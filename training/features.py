@@ -66,11 +66,7 @@ def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
     """Returns what teaches beside the captions."""
     file = Path(attention.teacher) if attention.teacher else None
     teachers: list[Teacher] = []
-    if attention.located:
-        from training.teach.word_locator import locator_teacher
-
-        teachers.append(locator_teacher(file))
-    elif attention.supervision_weight:
+    if attention.supervision_weight:
         from training.teach.attention_targets import box_teacher
 
         teachers.append(box_teacher(file))

@@ -36,7 +36,7 @@ from training.data.sources import Source
 from training.distributed import distribute
 from training.tables import counted
 
-BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
+BOXES, PREDICTIONS = "boxes", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
 
 _NONE: Mapping[str, str] = {}
@@ -88,10 +88,10 @@ class Contents:
 
 
 class Lesson(NamedTuple):
-    """A lesson beside the captions: of boxes, a word locator, or predictions.
+    """A lesson beside the captions: of boxes or predictions.
 
     Attributes:
-        name: `BOXES`, `LOCATOR` or `PREDICTIONS`.
+        name: `BOXES` or `PREDICTIONS`.
         teaching: What it teaches the training captions.
         contents: What the run's records say of it.
         line: A line about it.

@@ -11,13 +11,7 @@ from sat_tf.run_folder import RunFolder, read_average, read_object
 from sat_tf.trained import published
 from training.config import read_run_config
 from training.data.seen_images import read_seen
-from training.run_state.ownership import (
-    BOXES,
-    LOCATOR,
-    recorded_origins,
-    recorded_teachers,
-    supervised_by_locator,
-)
+from training.run_state.ownership import BOXES, recorded_origins, recorded_teachers
 
 CAPTIONERS, REWARD = "captioners", "reward"
 
@@ -96,7 +90,7 @@ def data_sets_of(run_dir: Path, data: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Teachers:
-    """Teachers of a captioner: `boxes`, `locator`, `captioners` (distillation), `reward`.
+    """Teachers of a captioner: `boxes`, `captioners` (distillation), `reward`.
 
     Attributes:
         own: Its own, the first ones first.
@@ -125,14 +119,14 @@ def teachers_of(run_dir: Path) -> Teachers:
             own += recorded["own"]
             inherited += recorded["inherited"]
             for name in (*recorded["own"], *recorded["inherited"]):
-                if name not in (BOXES, LOCATOR, CAPTIONERS, REWARD):
+                if name not in (BOXES, CAPTIONERS, REWARD):
                     raise RunError(
                         f"{path} was taught by {name!r}, unknown to this version: update sat_tf."
                     )
             continue
         trained = read_run_config(path)
         if trained.attention.supervision_weight:
-            own.append(LOCATOR if supervised_by_locator(RunFolder(path)) else BOXES)
+            own.append(BOXES)
         if trained.fit.distillation_weight:
             own.append(CAPTIONERS)
             inherited += recorded_teachers(RunFolder(path))

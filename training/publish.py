@@ -68,15 +68,12 @@ _SCORES = {
 _TEACHING = {
     "boxes": "Attention was supervised by people's boxes of what the training captions name: the "
     "maps show what those boxes taught it.",
-    "locator": "Attention was supervised by a word locator, which learned from the captions of the "
-    "training images where words are; no boxes were used.",
     "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
     "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
 }
 """Sentences on teachers, see `training.lineage`."""
 _INHERITED = {
     "boxes": "supervised by people's boxes",
-    "locator": "supervised by a word locator",
     "captioners": "taught by other captioners",
     "reward": "rewarded for caption metrics",
 }

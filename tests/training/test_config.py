@@ -9,7 +9,7 @@ from sat_tf.fields import to_dict
 from sat_tf.run_folder import read_config
 from sat_tf.trained import published
 from tests.training.small_runs import check_run_dir
-from training.config import AttentionConfig, FitConfig, read_run_config, to_text
+from training.config import FitConfig, read_run_config, to_text
 from training.train import parse
 
 
@@ -49,10 +49,3 @@ def test_a_teacher_is_recorded_and_may_be_moved_but_is_no_part_of_the_captioner(
     assert read_config(tmp_path) == config.captioner == parse([*flags, str(new)]).config.captioner
     with pytest.raises(RunError, match="`attention.supervision_weight` is 1.0 there and 0.0 here"):
         check_run_dir(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("teacher", "located"), [("b.jsonl", False), ("entities", False), ("l.npz", True)]
-)
-def test_a_word_locator_is_told_from_boxes(teacher, located):
-    assert AttentionConfig(supervision_weight=1.0, teacher=teacher).located is located

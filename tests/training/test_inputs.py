@@ -17,7 +17,6 @@ SUPERVISED = ["--attention.supervision-weight", "1"]
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([*SUPERVISED, "--attention.teacher"], "is not a word locator"),
         ([*SUPERVISED, "--attention.teacher"], "expected a phrase with its boxes"),
         (["--fit.distillation-weight", "1", "--fit.predictions"], "does not hold predictions"),
     ],

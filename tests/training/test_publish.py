@@ -68,13 +68,13 @@ def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tm
     config["init_from"] = "removed/flickr8k_soft"  # the captioner of that name is another one
     (taught / "config.json").write_text(json.dumps(config))
     learned = {"fingerprint": "0", "unreadable": []}
-    data = {"locator": learned, "predictions": learned | {"teachers": ["boxes", "reward"]}}
+    data = {"predictions": learned | {"teachers": ["boxes", "reward"]}}
     (taught / "data.json").write_text(json.dumps(data))
     assert main([str(taught), str(out)]) == 0
-    expected = Teachers(("locator", "captioners"), ("boxes", "reward"))
+    expected = Teachers(("boxes", "captioners"), ("boxes", "reward"))
     assert teachers_of(taught) == teachers_of(out) == expected
     card = (out / published.CARD).read_text()
-    assert "word locator" in card and "some had been rewarded for caption metrics" in card
+    assert "by people's boxes" in card and "some had been rewarded for caption metrics" in card
     path = out / published.MANIFEST
     manifest = json.loads(path.read_text())
     for wrong, error in (

@@ -51,7 +51,6 @@ def test_any_key_is_a_flag_nested_ones_with_dots():
         ("--reward.metric cider --init-from run --fit.jit_compile True", "`--fit.jit_compile`"),
         ("--recipe folder_soft --attention.supervision_weight 1", "`--attention.teacher`"),
         ("--attention.supervision_weight 1 --attention.teacher nowhere", "`--attention.teacher`"),
-        ("--attention.supervision_weight 1 --attention.teacher l.npz", "expected no word locator"),
         ("--fit.predictions p.npz", "`--fit.distillation_weight`"),
         ("--fit.distillation_weight 0.5 --fit.predictions nowhere", "`--fit.predictions`"),
         (

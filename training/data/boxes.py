@@ -1,18 +1,42 @@
 """Boxes of what captions name: noun phrases of a data set's captions with their places.
 
-Phrases of a file of boxes (`box_files`) are placed among the tokens of a split's captions. Captions
-that are the sentences of another edition, reordered and corrected, are aligned first: Flickr30k
-Entities annotates Flickr30k's captions, and Flickr8k has them for the same photographs, in another
-order, a few in another wording. Then the boxes move into the part of the image that the encoder
-sees.
+Two layouts are read:
+
+    Flickr30k Entities' folder
+        Sentences/NAME.txt      a caption per line, [/EN#ID/TYPE/TYPE the phrase] in it
+        Annotations/NAME.xml    boxes in pixels, each of one or several IDs, and the image's size
+        The image is NAME.jpg, or else the only one whose file name is NAME up to its first `_`.
+    JSON lines, gzip or not, one phrase per line
+        image      NAME.jpg, or the end of its path, if no other image of the split has that
+        caption    number among the captions of the image, from 0, empty ones not counted; or null
+        phrase     as written
+        span       [a, b) over the blank-separated tokens of that caption; or null, if it has the
+                   phrase once
+        type       list of types, or none
+        boxes      list of [x0, y0, x1, y1], shares of the image's sides
+        size       [width, height] of the image that boxes were drawn on, pixels; or none
+
+Phrases are then placed among the tokens of a split's captions. Captions that are the sentences of
+another edition, reordered and corrected, are aligned first: Flickr30k Entities annotates
+Flickr30k's captions, and Flickr8k has them for the same photographs, in another order, a few in
+another wording. Last, the boxes move into the part of the image that the encoder sees.
+
+References:
+    Plummer et al. (2015), "Flickr30k Entities", arXiv:1505.04870.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import io
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -21,8 +45,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
+from sat_tf.tokens import tokenize
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.data.box_files import BoxedPhrase, read_boxes, skipped_note, split_words
 from training.data.examples import AnyImage, Box, DataError, Example, Split, canonical_name
 
 WORDS = Vocabulary(SPECIAL_TOKENS)
@@ -43,6 +67,7 @@ changed. Two different captions of an image are as close in 2 % of the pairs (Fl
 HELD_OUT = "held out"
 """Type of a phrase whose attributes never occur together in training."""
 
+OUTSIDE = "boxes outside the image, or without an area"
 NO_SPAN = "phrases without a place in the caption"
 BAD_SPAN = "phrases whose span does not fit the caption"
 NO_CAPTION = "phrases of captions the split does not have"
@@ -50,10 +75,41 @@ NO_SENTENCE = "phrases of sentences that no caption resembles"
 SEVERAL_IMAGES = "phrases of an image that could be several of the split"
 NOT_SHOWN = "phrases whose boxes are outside the part of the image that the encoder sees"
 NOT_READ = "phrases of images that cannot be read"
+TURNED = "phrases of photographs that EXIF turns and whose `size` is that before turning"
 
+_PART = re.compile("'?[^']+")
+_PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
+_TOLERANCE = 0.01  # of a side: boxes drawn by hand end a pixel outside now and then
 _WHOLE = 1e-3  # pixels by which the share of a whole one may miss it
 _TOUCHES = 0.05  # pixels: shares with four digits of an edge on the view's may be as far inside
 _ON_ITS_SIDE = (5, 6, 7, 8)  # orientations of EXIF
+
+
+@dataclass(frozen=True)
+class BoxedPhrase:
+    """A noun phrase of a caption and the boxes of what it names.
+
+    Attributes:
+        image: The image's id, a file name.
+        caption: Index of the caption (or the sentence) among the image's, -1 if it is not among
+            them.
+        text: The phrase as written.
+        span: `[a, b)` over the caption's blank-separated tokens, or over `sentence`; or None.
+        types: Such as people or scene.
+        boxes: `(top, left, bottom, right)`, shares of the image's sides; the place is their union.
+        sentence: The words, by `split_words`, of a sentence that is one of the captions, perhaps
+            in another place and wording; None if `caption` is the caption's own index.
+        size: Width and height of the image that boxes were drawn on, pixels; None if not known.
+    """
+
+    image: str
+    caption: int
+    text: str
+    span: tuple[int, int] | None
+    types: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    sentence: tuple[str, ...] | None = None
+    size: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +157,8 @@ def place_boxes(
     """Reads boxes and finds the phrases of a split's captions among them.
 
     Args:
-        path: Boxes, see `box_files`; None takes the nouns of `Example.phrases`.
+        path: A folder of Flickr30k Entities, or a file of JSON lines; None takes the nouns of
+            `Example.phrases`.
         split: Images with reference captions.
         resize: Policy of the encoder, `crop` or `squash`.
         vocabulary: Splits captions; by default, into words.
@@ -114,9 +171,176 @@ def place_boxes(
     placed, unseen = visible_phrases(split.examples, placed, resize)
     skipped = outside + dropped + unseen
     if not placed:
-        found = f"no usable phrase of the {split.name} split's captions{skipped_note(skipped)}"
-        raise DataError(f"{path or 'The data set'} has {found}.")
+        raise DataError(
+            f"{path or 'The data set'} has no usable phrase of the {split.name} split's captions"
+            f"{skipped_note(skipped)}. It names images such as {next(iter(phrases), '')!r}; the "
+            f"split's are called {split.examples[0].image_id!r}, ..."
+        )
     return PlacedBoxes(path, placed, dict(skipped))
+
+
+def skipped_note(dropped: Mapping[str, int]) -> str:
+    """Returns `; skipped: boxes outside ... (3), phrases ... (2)`; nothing if none was dropped."""
+    counts = ", ".join(f"{reason} ({count:,})" for reason, count in dropped.items())
+    return f"; skipped: {counts}" if counts else ""
+
+
+# Files.
+
+
+def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:
+    """Reads a folder of Flickr30k Entities, or a file of JSON lines.
+
+    Phrases none of whose boxes lies in the image are left out and counted.
+
+    Returns:
+        Image -> its phrases; and reason -> how often something was left out for it.
+
+    Raises:
+        DataError: There is neither, it has another layout, or it holds no boxes.
+    """
+    path, dropped = Path(path), Counter()
+    if not path.exists():
+        raise DataError(f"There is no file or folder of boxes {path}.")
+    phrases: dict[str, list[BoxedPhrase]] = {}
+    for phrase, boxes in (_entities if path.is_dir() else _json_lines)(path):
+        inside = tuple(box for box in map(_inside, boxes) if box is not None)
+        dropped[OUTSIDE] += len(boxes) - len(inside)
+        if inside:
+            whole = BoxedPhrase(**phrase, boxes=inside)
+            phrases.setdefault(whole.image, []).append(whole)
+    if not phrases:
+        shares = "JSON lines have boxes as shares of the image's sides, from 0 to 1."
+        hint = f" {shares}" if +dropped and path.is_file() else ""
+        raise DataError(
+            f"{path} holds no phrase with a box in the image{skipped_note(+dropped)}.{hint}"
+        )
+    return phrases, +dropped
+
+
+def _inside(box: Sequence[float]) -> Box | None:
+    """`(top, left, bottom, right)` within the image, of `[x0, y0, x1, y1]`."""
+    left, top, right, bottom = (float(edge) for edge in box)
+    if min(left, top) < -_TOLERANCE or max(right, bottom) > 1.0 + _TOLERANCE:
+        return None
+    left, top, right, bottom = (min(max(edge, 0.0), 1.0) for edge in (left, top, right, bottom))
+    return (top, left, bottom, right) if top < bottom and left < right else None
+
+
+def _json_lines(path: Path) -> Iterator[tuple[dict, list]]:
+    for number, line in _numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            yield _boxed_phrase(json.loads(line))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            raise DataError(
+                f"{path}, line {number}: expected a phrase with its boxes ({error}), got "
+                f"{line[:80]!r}. Boxes in another layout, such as COCO's instances, are converted "
+                "to JSON lines first, see docs/maps.md."
+            ) from error
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    compressed = path.open("rb").read(2) == b"\x1f\x8b"
+    try:
+        with (gzip.open if compressed else open)(path, "rt", encoding="utf-8-sig") as file:
+            yield from enumerate(file, 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: expected JSON lines in UTF-8, gzip or not; the file is damaged or something "
+            f"else ({error})."
+        ) from error
+
+
+def _boxed_phrase(row: dict) -> tuple[dict, list[list[float]]]:
+    span, types = row.get("span"), row.get("type") or ()
+    phrase = {
+        "image": str(row["image"]),
+        "caption": -1 if row["caption"] is None else int(row["caption"]),
+        "text": str(row["phrase"]),
+        "span": None if span is None else (int(span[0]), int(span[1])),
+        "types": (types,) if isinstance(types, str) else tuple(types),
+        "size": _size(*row["size"]) if row.get("size") else None,
+    }
+    boxes = [[float(edge) for edge in box] for box in row["boxes"]]
+    if any(len(box) != 4 for box in boxes):
+        raise ValueError("a box has not four edges")
+    return phrase, boxes
+
+
+def _size(width: float, height: float) -> tuple[float, float]:
+    size = float(width), float(height)
+    if not 0 < min(size) <= max(size) < math.inf:
+        raise ValueError("a size is not two positive numbers")
+    return size
+
+
+def _entities(folder: Path) -> Iterator[tuple[dict, list]]:
+    sentences, annotations = folder / "Sentences", folder / "Annotations"
+    if not (sentences.is_dir() and annotations.is_dir()):
+        raise DataError(
+            f"{folder} is not a folder of Flickr30k Entities. Looked for: Sentences/*.txt, "
+            "Annotations/*.xml."
+        )
+    for path in sorted(annotations.glob("*.xml")):
+        written = sentences / f"{path.stem}.txt"
+        if not written.is_file():
+            continue
+        boxes, size = _entity_boxes(path)
+        try:
+            lines = written.read_text("utf-8").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{written}: expected sentences in UTF-8 ({error}).") from error
+        for number, line in enumerate(lines):
+            for phrase in _sentence_phrases(line):
+                if found := boxes.get(phrase.pop("entity")):
+                    of_image = {"image": f"{path.stem}.jpg", "caption": number, "size": size}
+                    yield of_image | phrase, found
+
+
+def _entity_boxes(path: Path) -> tuple[dict[str, list[list[float]]], tuple[float, float]]:
+    """Entity -> boxes `[x0, y0, x1, y1]`, shares of the sides; and these in pixels."""
+    try:
+        root = ElementTree.parse(path).getroot()
+        width, height = _size(*(root.findtext(f"size/{side}", "") for side in ("width", "height")))
+        sides, boxes = (width, height, width, height), {}
+        for item in root.iter("object"):
+            for box in item.iter("bndbox"):
+                edges = [float(box.findtext(e, "")) for e in ("xmin", "ymin", "xmax", "ymax")]
+                shares = [edge / side for edge, side in zip(edges, sides, strict=True)]
+                for name in item.iter("name"):
+                    boxes.setdefault((name.text or "").strip(), []).append(shares)
+    except (ElementTree.ParseError, ValueError, ZeroDivisionError) as error:
+        raise DataError(f"{path}: expected annotations of Flickr30k Entities ({error}).") from error
+    return boxes, (width, height)
+
+
+def _sentence_phrases(line: str) -> list[dict]:
+    """Phrases of `A man in [/EN#2/clothing a red hat] .`, spans over its words."""
+    sentence, phrases, end = [], [], 0
+    for match in _PHRASE.finditer(line):
+        sentence += split_words(line[end : match.start()])
+        start = len(sentence)
+        sentence += split_words(match["words"])
+        end = match.end()
+        phrase = {
+            "text": match["words"],
+            "span": (start, len(sentence)),
+            "entity": match["entity"],
+            "types": tuple(match["types"].split("/")[1:]),
+        }
+        phrases.append(phrase)
+    sentence += split_words(line[end:])
+    return [phrase | {"sentence": tuple(sentence)} for phrase in phrases]
+
+
+def split_words(text: str) -> list[str]:
+    """Splits a text into the words of `tokenize`, clitics apart: "man's" is "man 's"."""
+    return [part for word in tokenize(text) for part in _PART.findall(word)]
+
+
+# Places in captions.
 
 
 def _own_nouns(examples: Sequence[Example]) -> dict[str, list[BoxedPhrase]]:
@@ -156,17 +380,17 @@ def place_phrases(
         if written:
             aligned = align_captions(dict.fromkeys(written), map(split_words, example.captions))
         for phrase in own:
-            for place in _places(captions, aligned, phrase, split):
-                if isinstance(place, str):
-                    dropped[place] += 1
-                else:
-                    caption, first, last = place
-                    if caption not in spans:
-                        words = sum(captions[caption], [])
-                        spans[caption] = vocabulary.places(example.captions[caption], words)
-                    (_, start, _), (_, head, end) = spans[caption][first], spans[caption][last]
-                    found = PlacedPhrase(phrase, start, end, head)
-                    placed.setdefault((number, caption), []).append(found)
+            place = _place(captions, aligned, phrase, split)
+            if isinstance(place, str):
+                dropped[place] += 1
+                continue
+            caption, first, last = place
+            if caption not in spans:
+                words = sum(captions[caption], [])
+                spans[caption] = vocabulary.places(example.captions[caption], words)
+            (_, start, _), (_, head, end) = spans[caption][first], spans[caption][last]
+            found = PlacedPhrase(phrase, start, end, head)
+            placed.setdefault((number, caption), []).append(found)
     return placed, dropped
 
 
@@ -175,49 +399,58 @@ def _by_name(
 ) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:
     """Phrases by the names of a split's images; and reason -> how many were left out for it.
 
-    An image of Flickr30k Entities may have a longer name elsewhere: 1000268201.jpg is
-    1000268201_693b08cb0e.jpg in Flickr8k.
+    A name may lack folders that the other has, if only one image of the split ends so. An image of
+    Flickr30k Entities may have a longer name: 1000268201.jpg is 1000268201_693b08cb0e.jpg in
+    Flickr8k.
     """
-    longer: dict[str, set[str]] = {}
+    ends: dict[str, set[str]] = {}
     for name in names:
-        longer.setdefault(PurePosixPath(name).stem.partition("_")[0], set()).add(name)
+        path = PurePosixPath(name)
+        for end in {path.name, path.stem.partition("_")[0]}:
+            ends.setdefault(end, set()).add(name)
     present, by_name, dropped = set(names), {}, Counter()
     for image, found in phrases.items():
         name = canonical_name(image)
-        if name not in present and found[0].sentence is not None:
-            likely = longer.get(PurePosixPath(name).stem, {name})
+        if name not in present:
+            path = PurePosixPath(name)
+            likely = {
+                other
+                for other in ends.get(path.name, ())
+                if f"/{other}".endswith(f"/{name}") or f"/{name}".endswith(f"/{other}")
+            }
+            if not likely and found[0].sentence is not None:
+                likely = ends.get(path.stem, set())
             if len(likely) > 1:
                 dropped[SEVERAL_IMAGES] += len(found)
+            if len(likely) != 1:
                 continue
             (name,) = likely
         by_name.setdefault(name, []).extend(found)
     return by_name, dropped
 
 
-def _places(
+def _place(
     captions: Sequence[Sequence[list[str]]],
     aligned: Mapping[Sentence, Alignment],
     phrase: BoxedPhrase,
     split: Callable[[str], list[str]],
-) -> list[Place | str]:
-    """Caption, first and last word of each place of a phrase, or why there is none."""
+) -> Place | str:
+    """Caption, first and last word of a phrase, or why there is none."""
     if phrase.sentence is not None:
-        return [_place_in_sentence(captions, aligned, phrase)]
-    wanted = split(phrase.text)
-    if phrase.caption is None:
-        return _occurrences(captions, wanted) if wanted else []
+        return _place_in_sentence(captions, aligned, phrase)
     if not 0 <= phrase.caption < len(captions):
-        return [NO_CAPTION]
+        return NO_CAPTION
+    parts, wanted = captions[phrase.caption], split(phrase.text)
     if phrase.span is None:
-        return [NO_SPAN]
-    parts, (start, end) = captions[phrase.caption], phrase.span
-    if not 0 <= start < end <= len(parts):
-        return [BAD_SPAN]
+        words, count = sum(parts, []), len(wanted)
+        starts = [n for n in range(len(words)) if words[n : n + count] == wanted]
+        return (phrase.caption, starts[0], starts[0] + count - 1) if len(starts) == 1 else NO_SPAN
+    start, end = phrase.span
     # The words of a phrase are few: they tell whether the span is one of this caption.
-    if not wanted or sum(parts[start:end], []) != wanted:
-        return [BAD_SPAN]
+    if not (0 <= start < end <= len(parts) and wanted and sum(parts[start:end], []) == wanted):
+        return BAD_SPAN
     first = sum(map(len, parts[:start]))
-    return [(phrase.caption, first, first + len(wanted) - 1)]
+    return phrase.caption, first, first + len(wanted) - 1
 
 
 def _place_in_sentence(
@@ -234,18 +467,6 @@ def _place_in_sentence(
     tokens = sum(captions[caption], [])
     tokens_of_words = [n for n, token in enumerate(tokens) for _ in split_words(token)]
     return caption, tokens_of_words[here[0]], tokens_of_words[here[-1]]
-
-
-def _occurrences(captions: Sequence[Sequence[list[str]]], wanted: Sequence[str]) -> list[Place]:
-    """Caption, first and last word wherever a caption has a phrase, or its plural in s."""
-    found = []
-    for number, parts in enumerate(captions):
-        words = sum(parts, [])
-        for first in range(len(words) - len(wanted) + 1):
-            here = words[first : first + len(wanted)]
-            if here[:-1] == wanted[:-1] and here[-1] in (wanted[-1], wanted[-1] + "s"):
-                found.append((number, first, first + len(wanted) - 1))
-    return found
 
 
 def align_captions(
@@ -283,19 +504,22 @@ def align_captions(
     return found
 
 
-def visible_boxes(image: AnyImage, resize: str) -> Visible:
+# The encoder's view.
+
+
+def visible_boxes(shape: tuple[int, int], resize: str) -> Visible:
     """Returns a function from boxes of an image to boxes of the encoder's view of it.
 
     A box outside the view, or that only touches it, is left out; one on its edge is cut. Edges that
     are whole pixels stay exact: a share of the image's side is rounded.
 
     Args:
-        image: As in `Example.image`; only its size is read.
+        shape: Height and width of the image.
         resize: The encoder's policy: `squash` shows everything, `crop` the centred square.
     """
     if resize == "squash":
         return list
-    height, width = image_size(image)
+    height, width = shape
     top, left, side = centred_square(height, width)
 
     def visible(boxes: Sequence[Box]) -> list[Box]:
@@ -330,43 +554,47 @@ def visible_phrases(
 ) -> tuple[Placed, Counter[str]]:
     """Moves the boxes of phrases into the encoder's view.
 
+    Boxes with the size of a photograph before EXIF turns it are left out: some programs draw on
+    the pixels as stored, others upright with the stored size.
+
     Returns:
         The phrases that the view shows; and reason -> how many were left out for it.
     """
     shown: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
-    views: dict[int, tuple[Visible, tuple[int, int]] | None] = {}
+    sizes: dict[int, tuple[tuple[int, int], bool] | None] = {}
     for (number, caption), phrases in placed.items():
-        if number not in views:
+        if number not in sizes:
             try:
-                image = examples[number].image
-                views[number] = visible_boxes(image, resize), image_size(image)
+                sizes[number] = image_size(examples[number].image)
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-                views[number] = None  # other parts skip and count such images
-        if views[number] is None:
+                sizes[number] = None  # other parts skip and count such images
+        if sizes[number] is None:
             dropped[NOT_READ] += len(phrases)
             continue
-        view, shape = views[number]
+        shape, turned = sizes[number]
+        view = visible_boxes(shape, resize)
         for one in phrases:
-            if boxes := view(one.phrase.boxes):
+            size = one.phrase.size
+            if turned and size and (size[0] - size[1]) * (shape[1] - shape[0]) < 0:
+                dropped[TURNED] += 1
+            elif boxes := view(one.phrase.boxes):
                 phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
-                pixel = pixel_of(shape, resize, phrase.size)
-                found = dataclasses.replace(one, phrase=phrase, pixel=pixel)
+                found = dataclasses.replace(one, phrase=phrase, pixel=pixel_of(shape, resize, size))
                 shown.setdefault((number, caption), []).append(found)
             else:
                 dropped[NOT_SHOWN] += 1
     return shown, dropped
 
 
-def image_size(image: AnyImage) -> tuple[int, int]:
-    """Reads `(height, width)` of an image as it is shown, from its header alone.
+def image_size(image: AnyImage) -> tuple[tuple[int, int], bool]:
+    """Reads height and width of an image as it is shown, and whether EXIF turns it on its side.
 
     Raises:
         OSError: The image cannot be read.
     """
     if isinstance(image, np.ndarray):
-        return image.shape[0], image.shape[1]
+        return image.shape[:2], False
     with Image.open(io.BytesIO(image.read_bytes())) as opened:
         turned = opened.getexif().get(EXIF_ORIENTATION, 1) in _ON_ITS_SIDE
-        width, height = opened.size
-    return (width, height) if turned else (height, width)
+        return (opened.size if turned else opened.size[::-1]), turned

@@ -42,7 +42,6 @@ from training.evaluate.reports import (
     write_evaluation,
 )
 from training.metrics.captions import score_captions
-from training.metrics.scene_words import word_scores
 from training.tables import counted
 
 UNREADABLE = "cannot be read"
@@ -80,8 +79,8 @@ class Arguments:
     """Test by deletion how much each content word depends on where its map is largest, see
     docs/maps.md; half a second per image on two cores."""
     boxes: Path | None = None
-    """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
-    (.json), or JSON lines; see docs/maps.md."""
+    """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k) or JSON
+    lines; see docs/maps.md."""
 
     def check(self) -> None:
         """Checks what can be checked before TensorFlow is loaded.
@@ -262,7 +261,6 @@ def evaluate_captions(arguments: Arguments) -> None:
         "configuration": {"data": to_dict(data)},
         "versions": package_versions(),
     }
-    report["scores"] |= word_scores(captions, split)
     report["seconds"] = seconds
     rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"

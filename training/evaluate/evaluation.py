@@ -22,8 +22,6 @@ from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.config import DataConfig
 from training.data.dataset import read_split, recorded_data
 from training.data.input_source import open_input_source
-from training.data.overlap import find_overlap, seen_notes
-from training.data.seen_images import read_seen
 from training.evaluate.bounds import SAMPLES, Bounds
 from training.evaluate.deletion import SHARES, delete
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
@@ -33,7 +31,6 @@ from training.evaluate.reports import caption_rows, package_versions, write_eval
 from training.limits import judge_captions, learn_confidence, no_confidence
 from training.metrics.calibration import calibration_error, reliability
 from training.metrics.captions import score_captions
-from training.metrics.scene_words import word_scores
 from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES, FIGURES = 100, 48
@@ -87,16 +84,10 @@ def evaluate_run(
     cache_dir = request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
     split = read_split(data, request.split, request.data_dir, cache_dir, record)
-    boxes, boxed = None, None
+    boxes = None
     if request.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
         boxes = place_boxes(request.boxes, split, resize, captioner.vocabulary)
-    if request.boxes is not None:
-        boxed = {split.examples[image].image_id for image, _ in boxes.phrases}
-    overlap = find_overlap(read_seen(captioner.path), split.examples, data.name)
-    seen = seen_notes(overlap, boxed)
-    for note in seen:
-        print(f"Warning: {note}", flush=True)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
@@ -109,7 +100,7 @@ def evaluate_run(
     average = ", ".join(f"{share:g} of {Path(run).name}" for run, share in shares)
     of_weights = (f"The weights are an average: {average}.",) if average else ()
     report |= {
-        "notes": [*seen, *report["notes"], *of_weights, *unfinished_note(captioner.path)],
+        "notes": [*report["notes"], *of_weights, *unfinished_note(captioner.path)],
         "weights_sha256": captioner.weights_sha256,
         "recipe": settings["recipe"],
         "seed": settings["seed"],
@@ -117,7 +108,6 @@ def evaluate_run(
         "search": {**to_dict(search), "attention": captioner.model.selection},
         "configuration": dict(settings),
     }
-    report |= {"seen_in_training": overlap.details()} if overlap else {}
     if request.deletion:
         _delete(reading, found)
     report["seconds"]["evaluation"] = time.monotonic() - start
@@ -191,7 +181,7 @@ def evaluate(
                 f"{reading.unknown_share:.0%} of the references' {captioner.vocabulary.unit} are "
                 "unknown to the captioner: perplexity and calibration count them all as one."
             )
-        scores |= likelihood | word_scores(texts, split)
+        scores |= likelihood
         error, bins = calibration_error(words), reliability(words)
         scores |= {
             "calibration_error": error.difference,

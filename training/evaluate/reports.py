@@ -58,7 +58,6 @@ _GROUPS = {
     + ("captions_right", "confidence", "errors_unanswered"),
     "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
     + ("nll_phrase", "deletion"),
-    "Words about scenes": ("words_",),
 }
 """Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
 

@@ -28,12 +28,11 @@ from training.data.captions import Amount
 from training.data.dataset import Dataset
 from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
-from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs, Origin
+from training.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin
 from training.run_state.checkpoints import another
 
 _TEACHERS = {
     BOXES: ("boxes", "--attention.teacher"),
-    LOCATOR: ("maps of a word locator", "--attention.teacher"),
     PREDICTIONS: ("predictions of other captioners", "--fit.predictions"),
 }
 _UNFINISHED = ".*.tmp"  # left behind by `sat_tf.files` when it is killed
@@ -294,11 +293,6 @@ def data_records(
     values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint()))
     values |= {} if amount is None else {"amount": dataclasses.asdict(amount)}
     return {folder.vocabulary: vocabulary.to_json() + "\n", folder.data: values}
-
-
-def supervised_by_locator(folder: RunFolder) -> bool:
-    """Returns whether captions, not boxes, taught a run's attention where to look."""
-    return LOCATOR in _read_contents(folder)
 
 
 def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ import numpy as np
 
 from sat_tf.files import write_atomically
 from training.data.examples import DataError
-from training.data.seen_images import SeenImages
 
-_ABOUT, _TRAINING_IMAGES = "about", "training_images"
+_ABOUT = "about"
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile)
 
 
@@ -24,13 +23,8 @@ def save_archive(
     path: Path,
     about: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
-    seen: SeenImages | None = None,
 ) -> None:
-    """Writes arrays, and `about` as JSON with a key `format`, compressed.
-
-    With the images that they were learned from, if known, for the record of who learns from them.
-    """
-    about = about if seen is None else {**about, _TRAINING_IMAGES: seen.to_json()}
+    """Writes arrays, and `about` as JSON with a key `format`, compressed."""
     text = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
     archive = io.BytesIO()
     np.savez_compressed(archive, **arrays, **{_ABOUT: text})
@@ -40,8 +34,8 @@ def save_archive(
 @contextlib.contextmanager
 def open_archive(
     path: Path, version: int, otherwise: str
-) -> Iterator[tuple[dict[str, Any], Mapping[str, np.ndarray], SeenImages | None]]:
-    """Opens a file of `save_archive`; yields `about`, the arrays, each read on access, and `seen`.
+) -> Iterator[tuple[dict[str, Any], Mapping[str, np.ndarray]]]:
+    """Opens a file of `save_archive`; yields `about` and the arrays, each read on access.
 
     Args:
         path: The file.
@@ -56,6 +50,6 @@ def open_archive(
             about = json.loads(arrays[_ABOUT].tobytes())
             if about["format"] != version:
                 raise ValueError(f"its format is {about['format']}, not {version}")
-            yield about, arrays, SeenImages.from_json(about.get(_TRAINING_IMAGES))
+            yield about, arrays
     except _DAMAGED as error:
         raise DataError(f"{path} {otherwise}: {error}.") from error

@@ -12,11 +12,9 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
-from training.data.box_files import skipped_note
-from training.data.boxes import PlacedBoxes, place_boxes
+from training.data.boxes import PlacedBoxes, place_boxes, skipped_note
 from training.data.captions import CaptionTable
 from training.data.image_loader import InputSource
-from training.data.seen_images import SeenImages
 from training.inputs import BOXES, Contents, Data, Lesson, Teacher
 from training.metrics.grounding import union_coverage
 
@@ -29,14 +27,11 @@ class AttentionTargets:
         maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
         what: Phrases or words that have them, and what was left out, for a message.
-        locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
-            may differ by rounding.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
     what: str
-    locator: str | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -66,16 +61,13 @@ class AttentionTargets:
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all maps and of the words they belong to."""
         digest = hashlib.sha256(repr(sorted(self.phrases.items())).encode())
-        if self.locator is None:
-            digest.update(np.ascontiguousarray(self.maps).data)
-        else:
-            digest.update(self.locator.encode())
+        digest.update(np.ascontiguousarray(self.maps).data)
         return digest.hexdigest()
 
-    def lesson(self, name: str, seen: tuple[str, SeenImages | None] | None = None) -> Lesson:
+    def lesson(self, name: str) -> Lesson:
         """Returns them as a lesson."""
         line = f"Attention is supervised at {len(self):,} {self.what}."
-        return Lesson(name, self, Contents(self.fingerprint()), line, seen)
+        return Lesson(name, self, Contents(self.fingerprint()), line)
 
 
 def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTargets:

@@ -25,7 +25,6 @@ from sat_tf.vocabulary import Vocabulary
 from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.image_loader import InputSource
-from training.data.seen_images import SeenImages
 from training.inputs import PREDICTIONS, Contents, Data, Lesson, Teacher
 from training.teach import open_archive, save_archive
 
@@ -42,7 +41,6 @@ class WordPredictions:
         offsets: int64 `[R + 1]`, first place of each caption.
         captions: Identity of the captions, see `captions_identity`.
         teachers: Teachers of the captioners that made the predictions; for the student's card.
-        seen: Images that those captioners learned from, if it is known.
     """
 
     words: np.ndarray
@@ -50,7 +48,6 @@ class WordPredictions:
     offsets: np.ndarray
     captions: str
     teachers: tuple[str, ...] = ()
-    seen: SeenImages | None = None
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
@@ -88,7 +85,7 @@ class WordPredictions:
         """Writes the predictions as an `.npz`."""
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
         about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
-        save_archive(path, about, arrays, self.seen)
+        save_archive(path, about, arrays)
 
     @classmethod
     def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
@@ -98,14 +95,14 @@ class WordPredictions:
             DataError: The file has none, or those of other captions or of another vocabulary.
         """
         otherwise = "does not hold predictions, as `python -m training.distill` writes them"
-        with open_archive(path, _FORMAT, otherwise) as (about, arrays, seen):
+        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
             words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
             if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
                 raise ValueError("its arrays do not fit each other")
             if not np.isfinite(shares).all():
                 raise ValueError("its probabilities are not finite")
             teachers = tuple(map(str, about.get("teachers", ())))
-            found = cls(words, shares, offsets, str(about["captions"]), teachers, seen)
+            found = cls(words, shares, offsets, str(about["captions"]), teachers)
         if found.captions != captions_identity(table, vocabulary):
             raise DataError(
                 f"The predictions in {path} are of other captions, or of another vocabulary or "
@@ -137,7 +134,7 @@ def prediction_teacher(file: Path, weight: float) -> Teacher:
         found = WordPredictions.load(file, data.table, data.vocabulary)
         contents = Contents(found.fingerprint(), teachers=found.teachers)
         line = f"Other captioners' predictions are {100 * weight:.0f} % of each word's target."
-        lesson = Lesson(PREDICTIONS, found, contents, line, (file.name, found.seen))
+        lesson = Lesson(PREDICTIONS, found, contents, line)
         return lambda source: lesson
 
     return read

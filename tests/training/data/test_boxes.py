@@ -1,4 +1,4 @@
-"""Boxes of Flickr30k Entities, JSON lines and COCO, and the phrases that they are of."""
+"""Boxes of Flickr30k Entities and JSON lines, and the phrases that they are of."""
 
 import gzip
 import json
@@ -10,20 +10,25 @@ from PIL import Image
 from sat_tf.tokens import tokenize
 from sat_tf.vocabulary import Vocabulary
 from tests.image_files import exif_of
-from training.data.box_files import OUTSIDE, BoxedPhrase, read_boxes, split_words
 from training.data.boxes import (
     BAD_SPAN,
     NO_CAPTION,
     NO_SENTENCE,
     NO_SPAN,
+    OUTSIDE,
     SEVERAL_IMAGES,
+    TURNED,
+    BoxedPhrase,
     align_captions,
     image_size,
     pixel_of,
+    place_boxes,
     place_phrases,
+    read_boxes,
+    split_words,
     visible_boxes,
 )
-from training.data.examples import DataError, Example
+from training.data.examples import DataError, Example, Split
 from training.metrics.grounding import centres_inside
 
 XML = """<annotation><filename>a.jpg</filename>
@@ -154,7 +159,7 @@ def test_the_closest_sentence_and_caption_come_first():
 
 
 def test_crop_moves_and_cuts_boxes_and_squash_does_not():
-    wide = np.zeros([10, 20, 3], np.uint8)
+    wide = 10, 20
     visible = visible_boxes(wide, "crop")
     assert visible([(0.0, 0.25, 1.0, 0.5)]) == [(0.0, 0.0, 1.0, 0.5)]
     assert visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
@@ -174,7 +179,7 @@ def test_a_pixel_is_one_of_the_image_that_boxes_were_drawn_on():
 def test_boxes_that_only_touch_the_square_are_not_shown_and_edges_are_exact(digits):
     for width in range(100, 200, 3):
         left, side = (width - 98) // 2, 98
-        visible = visible_boxes(np.zeros([98, width, 3], np.uint8), "crop")
+        visible = visible_boxes((98, width), "crop")
         share = [round(x / width, digits) for x in range(width + 1)]
         before, after = (0.0, 0.0, 1.0, share[left]), (0.0, share[left + side], 1.0, 1.0)
         assert visible([before, after]) == []
@@ -185,7 +190,7 @@ def test_boxes_that_only_touch_the_square_are_not_shown_and_edges_are_exact(digi
             assert [centres_inside([box], 7, 7)[0, 2] for box in boxes] == [True, True]
 
 
-@pytest.mark.parametrize(("turn", "expected"), [(1, (4, 6)), (6, (6, 4))])
+@pytest.mark.parametrize(("turn", "expected"), [(1, ((4, 6), False)), (6, ((6, 4), True))])
 def test_the_size_of_a_file_is_that_of_the_image_as_it_is_shown(tmp_path, turn, expected):
     Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif_of(turn))
     assert image_size(tmp_path / "a.jpg") == expected
@@ -204,8 +209,7 @@ def test_a_phrase_has_its_span_among_tokens_of_every_kind(unit, language, captio
     vocabulary = Vocabulary.from_captions(
         [caption], 1, unit=unit, language=language, segmenter=segmenter
     )
-    number = None if span is None else 0
-    phrase = BoxedPhrase("1_a0.jpg", number, text, span, (), ((0, 0, 1, 1),))
+    phrase = BoxedPhrase("1_a0.jpg", 0, text, span, (), ((0, 0, 1, 1),))
     placed, dropped = place_phrases([example(caption)], {"1_a0.jpg": [phrase]}, vocabulary)
     ((one,),) = placed.values()
     tokens = vocabulary.tokenize(caption)
@@ -258,12 +262,14 @@ def test_the_folder_of_flickr30k_entities_is_read(folder):
 
 
 def test_places_count_tokens_of_the_tokeniser_and_what_does_not_fit_is_counted(tmp_path):
-    phrases, _ = read_boxes(write(tmp_path / "b", {}, {"phrase": "a dog", "span": [7, 9]}))
+    phrases, _ = read_boxes(
+        write(tmp_path / "b", {"span": None}, {"phrase": "a dog", "span": [7, 9]})
+    )
     placed, dropped = place_phrases([example(CAPTION, name="a.jpg")], phrases)
     # The comma is no token.
     assert [(p.first, p.last) for p in placed[0, 0]] == [(3, 4), (6, 7)] and not dropped
     rows = (
-        {"span": None},
+        {"span": None, "phrase": "red a"},
         {"span": [3, 99]},
         {"span": [0, 2]},
         {"caption": 4},
@@ -276,43 +282,6 @@ def test_places_count_tokens_of_the_tokeniser_and_what_does_not_fit_is_counted(t
     placed, dropped = place_phrases([example(CAPTION, name="a.jpg")], phrases)
     assert not placed and outside == {OUTSIDE: 2}
     assert dropped == {NO_SPAN: 1, BAD_SPAN: 2, NO_CAPTION: 2}
-
-
-def instances(**changes) -> dict:
-    values = {
-        "images": [{"id": 5, "file_name": "a.jpg", "width": 200, "height": 100}],
-        "categories": [{"id": 1, "name": "fire hydrant"}, {"id": 2, "name": "dog"}],
-        "annotations": [
-            {"image_id": 5, "category_id": 1, "bbox": [20, 10, 80, 50]},
-            {"image_id": 5, "category_id": 2, "bbox": [0, 0, 100, 100]},
-            {"image_id": 5, "category_id": 2, "bbox": [100, 0, 100, 50]},
-        ],
-    }
-    return values | changes
-
-
-def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
-    (tmp_path / "instances.json").write_text(json.dumps(instances()))
-    captions = ("Two dogs by a fire hydrant .", "A dog , a dog .", "Doggy fire .")
-    placed, dropped = place_phrases(
-        [example(*captions, name="a.jpg")], read_boxes(tmp_path / "instances.json")[0]
-    )
-    found = {key: [(p.first, p.last, p.phrase.text) for p in of] for key, of in placed.items()}
-    hydrant, dog = (4, 5, "fire hydrant"), "dog"
-    assert found == {(0, 0): [hydrant, (1, 1, dog)], (0, 1): [(1, 1, dog), (3, 3, dog)]}
-    assert placed[0, 0][0].phrase.boxes == ((0.1, 0.1, 0.6, 0.5),)
-    assert placed[0, 0][0].phrase.size == (200, 100)
-    assert placed[0, 0][1].phrase.boxes == ((0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 0.5, 1.0))
-    assert not dropped
-
-
-@pytest.mark.parametrize(
-    "text", ["[]", "{", json.dumps(instances(images=[])), json.dumps(instances(categories=[{}]))]
-)
-def test_a_file_that_holds_no_instances_is_an_error(tmp_path, text):
-    (tmp_path / "instances.json").write_text(text)
-    with pytest.raises(DataError, match="expected instances of COCO"):
-        read_boxes(tmp_path / "instances.json")
 
 
 @pytest.mark.parametrize(
@@ -330,8 +299,9 @@ def test_nothing_to_read_is_an_error(tmp_path):
         read_boxes(tmp_path / "none")
     with pytest.raises(DataError, match="Sentences"):
         read_boxes(tmp_path)
-    with pytest.raises(DataError, match=r"JSON lines must not end in \.json"):
-        read_boxes(write(tmp_path / "b.json", {}, {}))
+    (tmp_path / "instances.json").write_text(json.dumps({"images": [], "annotations": []}))
+    with pytest.raises(DataError, match="COCO's instances, are converted to JSON lines"):
+        read_boxes(tmp_path / "instances.json")
     (tmp_path / "empty").write_text("")
     with pytest.raises(DataError, match="no phrase"):
         read_boxes(tmp_path / "empty")
@@ -360,3 +330,28 @@ def test_an_image_s_name_may_have_another_form(tmp_path, image):
     phrases, _ = read_boxes(write(tmp_path / "b", {"image": image}))
     placed, _ = place_phrases([example(CAPTION, name="a.jpg")], phrases)
     assert len(placed[0, 0]) == 1
+
+
+@pytest.mark.parametrize("name", ["x/a.jpg", "y/x/a.jpg"])
+@pytest.mark.parametrize("image", ["a.jpg", "x/a.jpg", "data/y/x/a.jpg"])
+def test_an_image_s_name_may_lack_folders_or_have_more(tmp_path, name, image):
+    path = write(tmp_path / "b", {"image": image}, {"image": "z/a.jpg"})
+    found, dropped = words_placed(read_boxes(path)[0], example(CAPTION, name=name))
+    assert found == {(0, 0): ["red hat"]} and not dropped
+
+
+def test_a_name_in_two_folders_is_counted_and_other_names_are_shown(tmp_path):
+    split = Split("dev", [example(CAPTION, name=f"{n}/a.jpg") for n in "xy"])
+    for image, said in (("a.jpg", f"{SEVERAL_IMAGES} (1)"), ("b.jpg", "images such as 'b.jpg'")):
+        with pytest.raises(DataError) as caught:
+            place_boxes(write(tmp_path / "b", {"image": image}), split, "crop")
+        assert said in str(caught.value) and "split's are called 'x/a.jpg'" in str(caught.value)
+
+
+def test_boxes_with_the_size_before_exif_turns_a_photograph_are_left_out(tmp_path):
+    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif_of(6))
+    split = Split("dev", [Example("a.jpg", tmp_path / "a.jpg", (CAPTION,))])
+    sizes = ([60, 40], [40, 60], None)
+    found = place_boxes(write(tmp_path / "b", *({"size": s} for s in sizes)), split, "squash")
+    assert [one.phrase.size for one in found.phrases[0, 0]] == [(40, 60), None]
+    assert found.skipped == {TURNED: 1}

@@ -24,7 +24,6 @@ from training.inputs import Inputs
 from training.resolve import settled
 from training.run_state.ownership import (
     BOXES,
-    LOCATOR,
     PREDICTIONS,
     Contents,
     begin_run,
@@ -215,7 +214,6 @@ def test_other_images_with_the_same_words_are_refused(folder, split, found, mess
     ("teacher", "what", "flag"),
     [
         (BOXES, "boxes", "--attention.teacher"),
-        (LOCATOR, "maps of a word locator", "--attention.teacher"),
         (PREDICTIONS, "predictions of other captioners", "--fit.predictions"),
     ],
 )

@@ -7,8 +7,7 @@ import pytest
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
-from training.data.box_files import OUTSIDE
-from training.data.boxes import BAD_SPAN, NO_CAPTION, place_boxes
+from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, place_boxes
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.image_loader import ImageSource
 from training.teach.attention_targets import attention_targets
