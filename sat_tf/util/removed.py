@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "sat-tf locate": "teach attention by boxes, `--attention.teacher BOXES`; the locator is at "
+    "commit 8563600a",
+    "--attention.teacher *.npz": "the word locator is at commit 8563600a; give boxes instead",
+    "--boxes *.json": "write COCO's instances as JSON lines, see docs/maps.md",
+    "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
+}
 """What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
 
 Keys are flags (`--data.image-dir`, with dashes), flags with a value (`--data.tokens x`), each

@@ -7,7 +7,7 @@ from PIL import Image
 
 from sat_tf.commands import check_file, check_folder
 from tests.training.small_runs import exit_of
-from training import caption, distill, locate, standardize, train
+from training import caption, distill, standardize, train
 from training.cli import check_apart
 from training.evaluate import command as evaluate
 from training.inspect import __main__ as inspect
@@ -87,7 +87,6 @@ def _in_a_folder(tmp_path, monkeypatch):
     [
         (standardize, "--out", (*WEIGHTS, "--out", "file/x.weights.h5")),
         (distill, "--out", ("flickr8k_soft", "--out", "file/x.npz")),
-        (locate, "--out", (*FROZEN, "--out", "file/x.npz")),
         (inspect, "--out", ("--recipe", "scenes_soft", "--out", "file")),
         (evaluate, "--out", (*RUN, "--out", "file")),
         (evaluate, "--out", (*DRAWN, "--out", "file/folder")),
