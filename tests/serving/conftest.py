@@ -1,7 +1,6 @@
 """Fixtures of the tests of serving: toy models, exported once, and servers over real gRPC."""
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,8 @@ import grpc
 import pytest
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.local_server.server import LocalServer
+from serving.local_server import newest_version
+from serving.model_server import ModelServer, Servable
 from tests.serving import toys
 from tests.serving.export_fixtures import answers, exports, images, litert_exports  # noqa: F401  (fixtures are found by name here)
 
@@ -19,7 +19,7 @@ from tests.serving.export_fixtures import answers, exports, images, litert_expor
 class Caller:
     """The stubs of one server."""
 
-    server: LocalServer
+    server: ModelServer
     channel: grpc.Channel
 
     def __post_init__(self) -> None:
@@ -38,31 +38,17 @@ class Caller:
 
 @pytest.fixture(scope="session")
 def toy_exports(tmp_path_factory) -> Path:
-    """Versions 1, 2 and 3, never changed by a test."""
+    """Versions 1 and 3, never changed by a test."""
     folder = tmp_path_factory.mktemp("exported")
-    for version in (1, 2, 3):
+    for version in (1, 3):
         toys.export(folder, version)
     return folder
 
 
-@pytest.fixture
-def place(toy_exports, tmp_path) -> Callable[..., Path]:
-    """Copies versions into a folder of the test's own, each in one step; returns the folder."""
-    folder = tmp_path / "export"
-    folder.mkdir()
-
-    def put(*versions: int) -> Path:
-        for version in versions:
-            shutil.copytree(toy_exports / str(version), folder / f"copying-{version}")
-            (folder / f"copying-{version}").rename(folder / str(version))
-        return folder
-
-    return put
-
-
 @contextlib.contextmanager
 def _serving(folder: Path, **options) -> Iterator[Caller]:
-    server = LocalServer(folder, port=0, **{"poll_seconds": 0.05, **options})
+    number, version = newest_version(folder)
+    server = ModelServer(Servable(version, number), port=0, **options)
     unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     try:
         with grpc.insecure_channel(server.address, unlimited) as channel:

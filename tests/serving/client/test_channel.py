@@ -10,7 +10,7 @@ import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.channel import PredictResponse
-from serving.local_server.server import LocalServer
+from serving.model_server import ModelServer, Servable
 from tests.serving.processes import free_ports
 from tests.serving.web.scripted_model import serve, write_tensor
 
@@ -100,7 +100,7 @@ def test_a_server_that_restarts_is_waited_for(toy_exports, monkeypatch):
     (port,), started = free_ports(1), []
 
     def start(*_) -> None:  # once gRPC's own retries are over
-        started.append(LocalServer(toy_exports, port=port, poll_seconds=60))
+        started.append(ModelServer(Servable(toy_exports / "3"), port=port))
 
     monkeypatch.setattr(logging.getLogger("serving.client.channel"), "warning", start)
     try:

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
-from serving.local_server.__main__ import main
+from serving.local_server import main
 from tests.waiting import eventually
 
 CODE = """
 import sys
-from serving.local_server.__main__ import main
+from serving.local_server import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
 parts = ("commands", "errors", "fields", "files", "stderr")
@@ -30,7 +30,7 @@ sys.exit(status)
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--grace-seconds", "nan"], "`--grace-seconds`: expected a number in"),
+        (["--grace-seconds", "-1"], "`--grace-seconds`: expected a number in"),
         (["--port", "70000"], "`--port`: expected 0 to 65535, got 70000"),
         ([], "expected a folder that holds version folders"),
     ],
@@ -74,7 +74,7 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
             process.kill()
     assert process.returncode == 0, err
     assert out == "project code: []\n"
-    assert "Version 3 of captioner is served" in err and "deprecated" not in err
+    assert err.startswith("Loading version 3 of ") and "deprecated" not in err
 
 
 def test_a_call_that_never_ends_does_not_keep_the_server(toy_exports):

@@ -5,9 +5,14 @@ import functools
 import grpc
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+)
 
-from serving.local_server import servable
+from serving import model_server
 from tests.serving.toys import predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -85,6 +90,42 @@ def test_status_is_refused_as_the_real_server_does(caller, request_, code, messa
     assert refused(caller.model.GetModelStatus, request_) == (code, message)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ([], "GetModelMetadataRequest must specify at least one metadata_field"),
+        (["x"], "Metadata field x is not supported"),
+    ],
+)
+def test_metadata_is_refused_as_the_real_server_does(caller, fields, message):
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+    request.model_spec.name = "captioner"
+    assert refused(caller.prediction.GetModelMetadata, request) == (INVALID, message)
+
+
+def shaped(dtype: int, *sizes: int) -> predict_pb2.PredictRequest:
+    """A request with a tensor of one value, repeated."""
+    values = {"string_val": [b"ok"]} if dtype == types_pb2.DT_STRING else {}
+    tensor = tensor_pb2.TensorProto(dtype=dtype, **values)
+    for size in sizes:
+        tensor.tensor_shape.dim.add(size=size)
+    request = predict_request()
+    request.inputs["image_bytes"].CopyFrom(tensor)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        *((types_pb2.DT_STRING, sizes) for sizes in ([2**40], [0, 2**62], [1] * 33, [1] * 254)),
+        *((dtype, [1]) for dtype in (types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE, 0, 77)),
+    ],
+)
+def test_a_tensor_that_cannot_be_held_is_no_tensor(caller, dtype, sizes):
+    code, message = refused(caller.prediction.Predict, shaped(dtype, *sizes))
+    assert (code, message) == (INVALID, "tensor parsing error: image_bytes")
+
+
 OUT = "Graph execution error:\n\nOOM"
 
 
@@ -97,13 +138,13 @@ OUT = "Graph execution error:\n\nOOM"
     ],
 )
 def test_an_exception_becomes_a_status(error, code, message):
-    status = servable.status_of(error)
+    status = model_server.status_of(error)
     assert (status.code.name, status.message) == (code, message)
 
 
 def test_long_messages_are_cut_between_characters():
-    assert servable.cut("x" * 1024) == "x" * 1024
-    assert servable.cut("x" + "é" * 600) == "x" + "é" * 511 + "...TRUNCATED"
+    assert model_server.cut("x" * 1024) == "x" * 1024
+    assert model_server.cut("x" + "é" * 600) == "x" + "é" * 511 + "...TRUNCATED"
 
 
 def test_bytes_that_are_no_request_are_told(caller):

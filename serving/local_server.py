@@ -1,12 +1,12 @@
 """Serve an export on this machine without Docker: `python -m serving.local_server EXPORT_DIR`.
 
-A stand-in for TF Serving in development and tests: the same gRPC services and statuses, over
-TensorFlow's session. Batching, TLS, metrics and REST are TF Serving's alone.
+A stand-in for TF Serving in development and tests: Predict, metadata, status and health of one
+version, over TensorFlow's C++ session. New versions, labels, batching, TLS and REST are TF
+Serving's alone.
 """
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -18,20 +18,20 @@ from typing import Annotated
 
 import tyro
 
-from sat_tf.commands import exit_status, loading, parse_flags, printable
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Range, check_fields
 from serving.address import check_port
+from serving.versions import GRAPH_FILE, find_versions
 
-_ARENA_MAX = -8  # a parameter of mallopt(3), by glibc's <malloc.h>
 _DAY = 86_400
 _ROUND_SECONDS = 1.0
-_CLOSING_SECONDS = 3.0  # beyond the grace, to unload and to end Python
+_CLOSING_SECONDS = 3.0  # after the grace period, to end the interpreter
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Serve an export as TF Serving would, for development and tests."""
+    """Serve the latest version of an export as TF Serving would, for development and tests."""
 
     export_dir: tyro.conf.Positional[Path]
     """Folder of the version folders: EXPORT_DIR/1, EXPORT_DIR/2, ..."""
@@ -51,57 +51,54 @@ def main(argv: list[str] | None = None) -> int:
     return exit_status(lambda: run(arguments))
 
 
-class _Printable(logging.Formatter):
-    """Formats lines without control characters: callers and files choose parts of them."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
-
-
 def run(arguments: Arguments) -> int:
     """Serves until SIGTERM or SIGINT; a second one ends the calls in flight too."""
     check_fields(arguments)
-    if not arguments.export_dir.is_dir():
-        expected = "a folder that holds version folders"
-        raise invalid_value("export_dir", expected, f"{arguments.export_dir}, which does not exist")
     check_port(arguments.host, arguments.port)
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Printable("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        # Up to 64 MB that were freed stay in each of glibc's arenas, of which threads have many.
-        mallopt(_ARENA_MAX, 2)
-    # After the flags were checked, as TensorFlow takes seconds to load.
-    with loading():
+    number, version = newest_version(arguments.export_dir)
+    loads = f"Loading version {number} of {arguments.export_dir}, half a minute ..."
+    print(loads, file=sys.stderr, flush=True)
+    with loading():  # after the flags were checked: TensorFlow takes seconds
         import tensorflow as tf
 
-        from serving.local_server.server import LocalServer
+        from serving.model_server import ModelServer, Servable
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
     told = threading.Event()
 
-    def stop(number: int, _) -> None:
+    def stop(signal_number: int, _) -> None:
         told.set()
         # A call that never ends keeps its thread, and so the interpreter.
         last = threading.Timer(arguments.grace_seconds + _CLOSING_SECONDS, os._exit, [0])
         last.daemon = True
         last.start()
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal_number, signal.SIG_DFL)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    server = LocalServer(
-        arguments.export_dir,
-        model=arguments.model,
-        host=arguments.host,
-        port=arguments.port,
-    )
+    servable = Servable(version, number)
+    server = ModelServer(servable, arguments.model, arguments.host, arguments.port)
     print(f"Serving {arguments.model} on {server.address}", flush=True)
     # A signal that arrives just before an endless wait begins would be handled only after it.
     while not told.wait(_ROUND_SECONDS):
         pass
     server.stop(arguments.grace_seconds)
     return 0
+
+
+def newest_version(export_dir: Path) -> tuple[int, Path]:
+    """Returns the number and the folder of the newest version of an export.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = find_versions(export_dir) if export_dir.is_dir() else {}
+    if not found:
+        inner = export_dir / "export"
+        advice = f" Did you mean {inner}?" if inner.is_dir() else ""
+        expected = f"a folder that holds version folders (1, 2, ...) with a {GRAPH_FILE} each"
+        raise ValueError(f"{invalid_value('export_dir', expected, str(export_dir))}{advice}")
+    return max(found.items())
 
 
 if __name__ == "__main__":

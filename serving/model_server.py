@@ -1,0 +1,370 @@
+"""TF Serving's Predict, metadata, status and health for one version of a model, over gRPC.
+
+The generated servicers are not used: grpcio never lets go of a call whose request it cannot
+parse, so requests arrive here as bytes. A method that is not listed is answered UNIMPLEMENTED.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message as protobuf
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+    prediction_log_pb2,
+)
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+
+from serving.saved_model import load_session
+from serving.versions import WARM_UP_FILE
+
+MAX_ROWS = 32
+"""Images per request, as in TF Serving's `batching.config`."""
+MAX_BYTES = 64 * 2**20
+"""Of a request, and of an input: a few bytes can claim to be a huge tensor."""
+
+_SIGNATURE_FIELD = "signature_def"
+_DEFAULT_SIGNATURE = "serving_default"
+_THREADS = 16
+_MOST_CALLS = 144  # at a time; gRPC refuses more as RESOURCE_EXHAUSTED
+_MAX_SECONDS = 1e6  # threads wait no longer
+_MAX_DIMENSIONS = 32  # TensorFlow's conversion to NumPy crashes on strings of more
+_BYTES_PER_STRING = 24  # kept by the runtime in addition to the characters
+_MESSAGE_BYTES = 1024  # as in TF Serving: gRPC sends messages as headers
+_PYTHONS_HEADING = "Graph execution error:\n\n"  # before the runtime's own words
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+_SERVING = b"\x08\x01"  # a HealthCheckResponse
+_LOG = logging.getLogger(__name__)
+
+Method = Callable[[protobuf.Message, grpc.ServicerContext], protobuf.Message]
+
+
+class StatusError(Exception):
+    """A call that ends with a status other than OK."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+def invalid(message: str) -> StatusError:
+    """Returns the status of a request that is wrong, whatever the server's state."""
+    return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+def status_of(error: Exception) -> StatusError:
+    """Returns the status of an exception: the runtime's own if it raised one, else INTERNAL."""
+    if isinstance(error, StatusError):
+        return error
+    if isinstance(error, tf.errors.OpError):
+        code = _CODES.get(error.error_code, grpc.StatusCode.UNKNOWN)
+        message = (error.message or type(error).__name__).removeprefix(_PYTHONS_HEADING)
+        return StatusError(code, message)
+    return StatusError(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def cut(message: str) -> str:
+    """Cuts a message to 1,024 bytes, with a note."""
+    content = message.encode("utf-8", "replace")
+    if len(content) <= _MESSAGE_BYTES:
+        return message
+    return content[:_MESSAGE_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
+
+
+class ModelServer:
+    """A server of one version in this process; it listens once it is constructed.
+
+    Args:
+        servable: The version.
+        model: The name callers ask for.
+        host: Address to listen on.
+        port: 0 takes a free one, which `port` holds afterwards.
+        max_bytes: Largest request.
+
+    Raises:
+        OSError: The port is taken.
+    """
+
+    def __init__(
+        self,
+        servable: Servable,
+        model: str = "captioner",
+        host: str = "127.0.0.1",
+        port: int = 8500,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._servable, self._model = servable, model
+        options = [
+            ("grpc.max_receive_message_length", max_bytes),
+            # Without it two servers can share a port, and callers meet either.
+            ("grpc.so_reuseport", 0),
+        ]
+        pool = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="call")
+        self._server = grpc.server(pool, options=options, maximum_concurrent_rpcs=_MOST_CALLS)
+        metadata, status = get_model_metadata_pb2, get_model_status_pb2
+        services = {
+            "tensorflow.serving.PredictionService": {
+                "Predict": _handler(predict_pb2.PredictRequest, self._predict),
+                "GetModelMetadata": _handler(metadata.GetModelMetadataRequest, self._metadata),
+            },
+            "tensorflow.serving.ModelService": {
+                "GetModelStatus": _handler(status.GetModelStatusRequest, self._status)
+            },
+            "grpc.health.v1.Health": {
+                "Check": grpc.unary_unary_rpc_method_handler(lambda *_: _SERVING)
+            },
+        }
+        for name, methods in services.items():
+            handler = grpc.method_handlers_generic_handler(name, methods)
+            self._server.add_generic_rpc_handlers((handler,))
+        address = f"[{host}]" if ":" in host else host
+        try:
+            self.port = self._server.add_insecure_port(f"{address}:{port}")
+        except RuntimeError as error:
+            raise OSError(f"Cannot listen on {address}:{port}: is another server there?") from error
+        self.address = f"{address}:{self.port}"
+        self._server.start()
+
+    def stop(self, grace_seconds: float = 30.0) -> None:
+        """Closes the port, and cancels the calls that take longer than the grace."""
+        self._server.stop(grace_seconds).wait(grace_seconds + 1)
+
+    def _predict(self, request, context: grpc.ServicerContext):
+        self._check(request.model_spec)
+        seconds = context.time_remaining()
+        response = self._servable.predict(request, seconds)
+        self._fill(response.model_spec)
+        return response
+
+    def _metadata(self, request, _):
+        if not request.metadata_field:
+            message = "GetModelMetadataRequest must specify at least one metadata_field"
+            raise invalid(message)
+        for field in request.metadata_field:
+            if field != _SIGNATURE_FIELD:
+                raise invalid(f"Metadata field {field} is not supported")
+        self._check(request.model_spec)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        self._fill(response.model_spec)
+        signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=self._servable.described)
+        response.metadata[_SIGNATURE_FIELD].Pack(signatures)
+        return response
+
+    def _status(self, request, _):
+        spec, number = request.model_spec, self._servable.version
+        wanted = _wanted_version(spec)
+        if spec.name != self._model or wanted not in (None, number):
+            which = "any versions" if wanted is None else f"version {wanted}"
+            message = f"Could not find {which} of model {spec.name}"
+            raise StatusError(grpc.StatusCode.NOT_FOUND, message)
+        response = get_model_status_pb2.GetModelStatusResponse()
+        state = response.model_version_status.add(version=number)
+        state.state = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+        state.status.SetInParent()  # OK, which the real server sends too
+        return response
+
+    def _check(self, spec: ModelSpec) -> None:
+        """Raises a StatusError if a request asks for another model or version."""
+        if not spec.name:
+            raise invalid("ModelSpec has no name specified.")
+        wanted = _wanted_version(spec)
+        if spec.name != self._model or wanted not in (None, self._servable.version):
+            latest = wanted is None
+            which = f"Latest({spec.name})" if latest else f"Specific({spec.name}, {wanted})"
+            message = f"Servable not found for request: {which}"
+            raise StatusError(grpc.StatusCode.NOT_FOUND, message)
+
+    def _fill(self, spec: ModelSpec) -> None:
+        spec.name, spec.version.value = self._model, self._servable.version
+
+
+def _wanted_version(spec: ModelSpec) -> int | None:
+    """Returns the number of the version that a request asks for; None is the latest."""
+    choice = spec.WhichOneof("version_choice")
+    if choice == "version_label":  # there are none here
+        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
+    return spec.version.value if choice else None
+
+
+def _handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMethodHandler:
+    """Returns a handler that reads a request from bytes, and turns exceptions into statuses."""
+
+    def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
+        try:
+            try:
+                request = request_type.FromString(content)
+            except protobuf.DecodeError as error:
+                message = f"No request: {error}"
+                raise StatusError(grpc.StatusCode.INTERNAL, message) from error
+            if not request.HasField("model_spec"):
+                raise invalid("Missing ModelSpec")
+            return method(request, context)
+        except Exception as error:
+            status = status_of(error)
+            if status is not error and status.code == grpc.StatusCode.INTERNAL:
+                _LOG.exception("A call failed")
+        context.abort(status.code, cut(status.message))
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer, response_serializer=lambda response: response.SerializeToString()
+    )
+
+
+class Servable:
+    """A SavedModel in its own session, warmed up.
+
+    Args:
+        path: The version's folder.
+        version: Its number; by default the folder's name.
+        max_bytes: Memory that an input may take.
+
+    Attributes:
+        version: Its number.
+        described: Its signatures by name, as `saved_model.pb` has them.
+
+    Raises:
+        Exception: The folder is not a SavedModel with the tag `serve`, or a warm-up request
+            fails; TensorFlow raises several types.
+    """
+
+    def __init__(self, path: Path, version: int | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self.version, self._max_bytes = version or int(path.name), max_bytes
+        self._session, loaded = load_session(path)
+        self.described = dict(loaded.signature_def)
+        self._session.graph.finalize()
+        if (path / WARM_UP_FILE).is_file():  # the first call of a kind is slow
+            for record in tf.data.TFRecordDataset(str(path / WARM_UP_FILE)).as_numpy_iterator():
+                log = prediction_log_pb2.PredictionLog.FromString(record)
+                self.predict(log.predict_log.request)
+
+    def predict(
+        self, request: predict_pb2.PredictRequest, seconds: float | None = None
+    ) -> predict_pb2.PredictResponse:
+        """Runs a signature.
+
+        Returns:
+            The outputs asked for, or all of them; of `model_spec` the signature is filled in.
+
+        Raises:
+            StatusError: The request does not fit the model.
+            tf.errors.OpError: The runtime's own errors, a passed deadline among them.
+        """
+        name = request.model_spec.signature_name or _DEFAULT_SIGNATURE
+        signature = self.described.get(name)
+        if signature is None or not signature.inputs:  # without inputs: the graph's initialiser
+            message = f'Serving signature key "{name}" not found.'
+            raise StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
+        feeds = self._read_inputs(signature, request.inputs)
+        aliases = _chosen_outputs(signature, request.output_filter)
+        # All of them: the session compiles each set of outputs, and keeps it for good.
+        fetches = {alias: info.name for alias, info in signature.outputs.items()}
+        options = None
+        if seconds is not None and seconds < _MAX_SECONDS:
+            options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
+        try:
+            values = self._session.run(fetches, feeds, options=options)
+        except (TypeError, ValueError) as error:  # raised where shapes do not fit
+            raise invalid(str(error)) from error
+        response = predict_pb2.PredictResponse()
+        response.model_spec.signature_name = name
+        for alias in aliases:
+            # With a dtype, as that of an array of no strings cannot be guessed.
+            proto = tf.make_tensor_proto(values[alias], signature.outputs[alias].dtype)
+            response.outputs[alias].CopyFrom(proto)
+        return response
+
+    def _read_inputs(self, signature, inputs) -> dict[str, np.ndarray]:
+        """Reads the tensors sent, by their names in the graph."""
+        sent, expected = set(inputs), set(signature.inputs)
+        if len(sent) != len(expected):
+            raise invalid(
+                f"input size does not match signature: {len(sent)}!={len(expected)} "
+                f"len({_listed(sent)}) != len({_listed(expected)}). "
+                f"Sent extra: {_listed(sent - expected)}. "
+                f"Missing but required: {_listed(expected - sent)}."
+            )
+        for alias in sorted(sent - expected):
+            raise invalid(
+                f"input tensor alias not found in signature: {alias}. "
+                f"Inputs expected to be in the set {_listed(expected)}."
+            )
+        return {
+            signature.inputs[alias].name: self._read(
+                inputs[alias], signature.inputs[alias], alias, n
+            )
+            for n, alias in enumerate(sorted(sent))
+        }
+
+    def _read(
+        self,
+        proto: tensor_pb2.TensorProto,
+        expected: meta_graph_pb2.TensorInfo,
+        alias: str,
+        index: int,
+    ) -> np.ndarray:
+        """Reads a tensor, unless it is of another dtype or larger than it may be."""
+        unreadable = invalid(f"tensor parsing error: {alias}")
+        if proto.dtype not in types_pb2.DataType.values() or proto.dtype in _NO_VALUES:
+            raise unreadable
+        if proto.dtype != expected.dtype:
+            wanted, got = (
+                types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
+                for dtype in (expected.dtype, proto.dtype)
+            )
+            raise invalid(f"Expects arg[{index}] to be {wanted} but {got} is provided")
+        sizes = [dim.size for dim in proto.tensor_shape.dim]
+        large = len(sizes) > _MAX_DIMENSIONS or _claimed_bytes(proto, sizes) > self._max_bytes
+        if large or min(sizes, default=0) < 0:
+            raise unreadable
+        try:
+            value = tf.make_ndarray(proto)
+        except (TypeError, ValueError):
+            raise unreadable from None
+        # Of another rank, the first dimension is not a batch: the session names both shapes.
+        shape = expected.tensor_shape
+        is_batch = shape.unknown_rank or len(sizes) == len(shape.dim)
+        if sizes and is_batch and sizes[0] > MAX_ROWS:
+            raise invalid(
+                f"Task size {sizes[0]} is larger than maximum input batch size {MAX_ROWS}"
+            )
+        return value
+
+
+def _claimed_bytes(proto: tensor_pb2.TensorProto, sizes: list[int]) -> int:
+    """Returns the memory that the tensor takes: its last value stands for all that follow."""
+    # A size of 0 does not make up for the others: NumPy refuses [0, 2^62].
+    count = math.prod(max(size, 1) for size in sizes)
+    if proto.dtype != types_pb2.DT_STRING:
+        return count * tf.as_dtype(proto.dtype).size
+    longest = len(proto.string_val[-1]) if proto.string_val else 0
+    return count * _BYTES_PER_STRING + max(count - len(proto.string_val), 0) * longest
+
+
+def _chosen_outputs(signature, output_filter) -> list[str]:
+    chosen: list[str] = []
+    for alias in output_filter:
+        if alias not in signature.outputs:
+            raise invalid(
+                f"output tensor alias not found in signature: {alias} "
+                f"Outputs expected to be in the set {_listed(signature.outputs)}."
+            )
+        if alias in chosen:
+            raise invalid(f"duplicate output tensor alias: {alias}")
+        chosen.append(alias)
+    return chosen or sorted(signature.outputs)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"
