@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from benchmarks.models import STEPS, Shape, run_config
 from sat_tf.vocabulary import END, PAD, START, UNK
-from training.optimizers import make_optimizer
+from training.run.optimizers import make_optimizer
 
 
 class Baseline(keras.Model):

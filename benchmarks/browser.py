@@ -20,8 +20,8 @@ from statistics import median
 import tyro
 
 from benchmarks.measure import command
-from sat_tf.errors import invalid_value
 from sat_tf.trained.many import image_files
+from sat_tf.util.errors import invalid_value
 
 _OPEN = """async () => {
   const page = await (await fetch("page.json")).json();

@@ -20,14 +20,14 @@ import tensorflow as tf
 
 from benchmarks.measure import command, format_table, medians
 from sat_tf.captioner import Batch, Captioner
-from sat_tf.files import default_cache_dir
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline
-from training.config import RunConfig, read_run_config
-from training.first_weights import start_from
+from sat_tf.util.files import default_cache_dir
 from training.inputs import batches_of, load_data, open_inputs
-from training.model import compile_model, new_model
-from training.recipes import RECIPES
+from training.run.config import RunConfig, read_run_config
+from training.run.first_weights import start_from
+from training.run.model import compile_model, new_model
+from training.run.recipes import RECIPES
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "soft"},

@@ -30,9 +30,9 @@ from sat_tf.scores import bleu
 from serving.export import Precision, export
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
-from training.config import read_run_config
 from training.data.examples import Example
 from training.data.sources import load_split
+from training.run.config import read_run_config
 
 _EXPORT = "SavedModel"
 _STARTS = 3

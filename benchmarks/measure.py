@@ -16,7 +16,7 @@ import numpy as np
 import tyro
 from PIL import Image
 
-from sat_tf.commands import exit_status
+from sat_tf.util.commands import exit_status
 from training.tables import text_table
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from sat_tf.config import EncoderConfig
 from sat_tf.objectives import make_objective
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
-from training.config import RunConfig
-from training.model import compile_model
-from training.recipes import RECIPES
+from training.run.config import RunConfig
+from training.run.model import compile_model
+from training.run.recipes import RECIPES
 
 Kind = Literal["soft", "hard"]
 Precision = Literal["float32", "bfloat16"]

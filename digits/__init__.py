@@ -12,10 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sat_tf.commands import command_line
-from sat_tf.errors import RunError
 from sat_tf.run_folder import SYSTEM_KEY, RunFolder, read_object
 from sat_tf.trained import published
+from sat_tf.util.commands import command_line
+from sat_tf.util.errors import RunError
 
 if TYPE_CHECKING:
     from digits.reader import DigitReader

@@ -10,8 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from digits import SYSTEM_KEY, system_of
 from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig, Target
-from sat_tf.errors import invalid_value, other_version
-from sat_tf.fields import (
+from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.util.errors import invalid_value, other_version
+from sat_tf.util.fields import (
     NonNegativeInt,
     Positive,
     PositiveInt,
@@ -21,8 +22,7 @@ from sat_tf.fields import (
     from_dict,
     to_dict,
 )
-from sat_tf.run_folder import RunFolder, read_object
-from training.config_groups import BaseFitConfig, BaseOptimizerConfig
+from training.run.config_groups import BaseFitConfig, BaseOptimizerConfig
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from digits.config import CanvasData, DigitData, JitteredData, PairData, StripsData
 from digits.models.sampling import bilinear_sample
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 from training.data.batches import prefetched
 from training.data.examples import SPLITS, DataError
 

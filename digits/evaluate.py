@@ -26,16 +26,16 @@ from digits.data import Digits, scoring_batches
 from digits.models.model import DigitModel
 from digits.recipes import RECIPES
 from digits.runs import load, load_scored
-from sat_tf.commands import check_folder, exit_status, parse_flags
-from sat_tf.errors import RunError
-from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.model import Batch
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
-from training.cli import check_own_images, peek_flag
+from sat_tf.util.commands import check_folder, exit_status, parse_flags
+from sat_tf.util.errors import RunError
+from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
-from training.run_state.checkpoints import last_progress
+from training.run.checkpoints import last_progress
+from training.run.decide import check_own_images, peek_flag
 
 OWN_SETTINGS = "the run's own settings"
 """`evaluated_with` in the report of a run that was evaluated as it was trained."""

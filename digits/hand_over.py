@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from digits import system_of
-from sat_tf.commands import loading
-from sat_tf.errors import RunError
 from sat_tf.trained import published
+from sat_tf.util.commands import loading
+from sat_tf.util.errors import RunError
 
 if TYPE_CHECKING:
     from serving.web.app import View
-    from training.run_state.signals import Interrupts
+    from training.run.signals import Interrupts
 
 
 def takes(name: str | Path) -> bool:

@@ -15,9 +15,9 @@ from digits.models.config import PortionsConfig, answer_names
 from digits.models.model import DigitModel
 from digits.models.portions import Portions
 from digits.reader import build
-from sat_tf.errors import RunError, invalid_value
-from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
+from sat_tf.util.errors import RunError, invalid_value
+from sat_tf.util.files import write_atomically
 from sat_tf.weights import load_weights
 from training.data.examples import DataError
 

@@ -26,13 +26,11 @@ from digits.runs import (
     start_from,
     write_fingerprint,
 )
-from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir
-from training.distributed import explained, make_strategy
-from training.optimizers import make_optimizer
-from training.run_state.checkpoints import Checkpoints
-from training.run_state.logs import (
+from sat_tf.util.errors import invalid_value
+from training.run.checkpoints import Checkpoints
+from training.run.decide import check_data_dir
+from training.run.logs import (
     EpochProgress,
     LearningRate,
     TensorBoardFigures,
@@ -40,9 +38,11 @@ from training.run_state.logs import (
     Validate,
     remove_from,
 )
-from training.run_state.ownership import check_run_dir, claim, exclusive_lock
-from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
-from training.run_state.signals import Interrupts
+from training.run.optimizers import make_optimizer
+from training.run.ownership import check_run_dir, claim, exclusive_lock
+from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
+from training.run.signals import Interrupts
+from training.run.strategy import explained, make_strategy
 
 
 def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:

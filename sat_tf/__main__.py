@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 import sat_tf
-from sat_tf.commands import COMMANDS, exit_status, run_process
-from sat_tf.errors import installation
+from sat_tf.util.commands import COMMANDS, exit_status, run_process
+from sat_tf.util.errors import installation
 from sat_tf.util.removed import removed_command
 
 IN_WHEEL = Path(sat_tf.__file__).with_name("_commands")

@@ -11,8 +11,6 @@ import keras
 import tensorflow as tf
 
 from sat_tf import config as configs
-from sat_tf.errors import invalid_value
-from sat_tf.fields import checked, from_dict, to_dict
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
@@ -22,6 +20,8 @@ from sat_tf.objectives import make_objective
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.ops import replica_seed, step_seeds
 from sat_tf.search import Hypotheses, beam_search
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import checked, from_dict, to_dict
 
 CAPTION_WORDS = 12
 """Words of a typical caption: a search reads about this many contexts per hypothesis."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import (
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,

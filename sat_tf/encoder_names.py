@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from sat_tf.config import HUB, JOIN, SCENES_CNN, EncoderConfig
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 WITHOUT_NETWORK = (
     "Name a file of weights (`--encoder.weights FILE`), or fine-tune a captioner that ships, with "

@@ -12,9 +12,9 @@ import keras
 import tensorflow as tf
 
 from sat_tf.compat import BuildsBeforeFit, steps_taken
-from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegative, check_argument
 from sat_tf.ops import fold_in, global_size
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import NonNegative, check_argument
 
 Batch = Mapping[str, tf.Tensor]
 """Tensors by name; each has one row per example."""

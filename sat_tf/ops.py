@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 # --- draws ---
 

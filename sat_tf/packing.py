@@ -17,7 +17,7 @@ from typing import IO
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 GROUP = 128
 """Weights of a column that share a scale."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.config import CaptionerConfig
-from sat_tf.errors import RunError, other_version
-from sat_tf.fields import from_dict
-from sat_tf.files import json_object, read_content, sha256_of
+from sat_tf.util.errors import RunError, other_version
+from sat_tf.util.fields import from_dict
+from sat_tf.util.files import json_object, read_content, sha256_of
 from sat_tf.vocabulary import Vocabulary
 
 

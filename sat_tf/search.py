@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegative, NonNegativeInt, PositiveInt, checked
 from sat_tf.ops import top_tokens
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import NonNegative, NonNegativeInt, PositiveInt, checked
 from sat_tf.vocabulary import END, PAD, START
 
 FLOOR = -1e9

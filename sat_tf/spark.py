@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sat_tf.errors import installation
+from sat_tf.util.errors import installation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

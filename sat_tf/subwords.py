@@ -8,9 +8,9 @@ from collections.abc import Container
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.joining import MARK, byte_token, has_closed
 from sat_tf.tokens import check_extra, split_clusters
+from sat_tf.util.errors import invalid_value
 
 LONGEST = 16
 """Most characters of a subword, its mark among them."""

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 
-from sat_tf.errors import installation, invalid_value
 from sat_tf.joining import (
     MARK,
     UNSPACED,
@@ -24,6 +23,7 @@ from sat_tf.joining import (
     primary,
     read_bytes,
 )
+from sat_tf.util.errors import installation, invalid_value
 
 _APOSTROPHES = "'\u2019\u02bc\uff07"
 _HYPHENS = "-\u2010\u2011"

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_argument, checked
-from sat_tf.files import json_object, read_content, write_atomically
 from sat_tf.joining import RULES, Segmenter, Unit, join, joining
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, check_argument, checked
+from sat_tf.util.files import json_object, read_content, write_atomically
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")

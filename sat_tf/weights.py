@@ -17,8 +17,8 @@ import keras
 import numpy as np
 
 from sat_tf.compat import without_memory
-from sat_tf.errors import RunError
-from sat_tf.files import write_atomically
+from sat_tf.util.errors import RunError
+from sat_tf.util.files import write_atomically
 
 if TYPE_CHECKING:
     from sat_tf.model import TrainableModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 
 def check_port(host: str, port: int) -> None:

@@ -13,15 +13,15 @@ import numpy as np
 import tyro
 
 from digits import hand_over
-from sat_tf.commands import exit_status, loading, parse_flags, printable
 from sat_tf.config import SearchFlags
-from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields, to_dict
-from sat_tf.files import write_all, write_json
 from sat_tf.images.pillow import read_pixels
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published
 from sat_tf.trained.many import image_files
+from sat_tf.util.commands import exit_status, loading, parse_flags, printable
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import check_fields, to_dict
+from sat_tf.util.files import write_all, write_json
 from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:

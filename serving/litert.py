@@ -9,9 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from sat_tf.commands import exit_status, printable, program
 from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, load
+from sat_tf.util.commands import exit_status, printable, program
 
 __all__ = ["LiteRTCaptioner", "load", "main"]
 

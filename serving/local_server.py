@@ -18,9 +18,9 @@ from typing import Annotated
 
 import tyro
 
-from sat_tf.commands import exit_status, loading, parse_flags
-from sat_tf.errors import invalid_value
-from sat_tf.fields import Range, check_fields
+from sat_tf.util.commands import exit_status, loading, parse_flags
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import Range, check_fields
 from serving.address import check_port
 from serving.versions import GRAPH_FILE, find_versions
 

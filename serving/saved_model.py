@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from sat_tf.files import literal_path
+from sat_tf.util.files import literal_path
 from serving.versions import WARM_UP_FILE
 
 MODEL_NAME = "captioner"

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from sat_tf.files import sync
+from sat_tf.util.files import sync
 
 GRAPH_FILE = "saved_model.pb"
 CARD_FILE = Path("assets.extra") / "MODEL_CARD.md"

@@ -13,13 +13,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.commands import exit_status, parse_flags
-from sat_tf.errors import invalid_value
-from sat_tf.files import write_all
 from sat_tf.trained import published
 from sat_tf.trained.limits import Limits, read_limits
 from sat_tf.trained.lite.captioner import SETTINGS, VOCABULARY, limits_files, read_settings
 from sat_tf.trained.runs import make_graphs
+from sat_tf.util.commands import exit_status, parse_flags
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import write_all
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "wheel"

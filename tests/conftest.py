@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.commands import loading
+from sat_tf.util.commands import loading
 from tests.built_once import PARALLEL
 
 # TensorFlow reads these when it is first imported.

@@ -12,14 +12,14 @@ from typing import Annotated
 
 import tyro
 
-from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
-from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
-from training.config import read_run_config, to_text
+from sat_tf.util.commands import command_line, exit_status, loading, parse_flags
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import check_fields
 from training.data.dataset import read_data_dir
+from training.run.config import read_run_config, to_text
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> int:
         published.locate(path)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
-    from training.run_state.checkpoints import unfinished_note
+    from training.run.checkpoints import unfinished_note
 
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")
@@ -128,8 +128,8 @@ def average(
 
         from sat_tf.trained.runs import load_captioner
         from sat_tf.weights import save_weights
-        from training.first_weights import start_from
-        from training.run_state.ownership import claim_average, exclusive_lock
+        from training.run.first_weights import start_from
+        from training.run.ownership import claim_average, exclusive_lock
 
     folders = list(map(published.locate, runs))
     config = read_run_config(folders[-1])

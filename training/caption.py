@@ -11,17 +11,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import tyro
 
-from sat_tf.commands import check_file, check_folder, exit_status, json_line, parse_flags, printable
 from sat_tf.config import Inference, SearchConfig, SearchFlags
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_fields
-from sat_tf.files import write_atomically
 from sat_tf.images.pillow import read_pixels
 from sat_tf.run_folder import RunFolder, data_of
 from sat_tf.trained import published, runs
 from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.trained.many import image_files, read_ahead, try_decode
+from sat_tf.util.commands import (
+    check_file,
+    check_folder,
+    exit_status,
+    json_line,
+    parse_flags,
+    printable,
+)
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, check_fields
+from sat_tf.util.files import write_atomically
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from typing import Self, TypeVar
 import numpy as np
 import tyro
 
-from sat_tf.commands import command_line, exit_status, parse_flags
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.joining import primary
 from sat_tf.run_folder import SYSTEM_KEY, RunFolder
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
 from sat_tf.trained.published import locate, output_dir
+from sat_tf.util.commands import command_line, exit_status, parse_flags
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, check_fields, from_dict
 from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split

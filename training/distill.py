@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tyro
 
-from sat_tf.commands import check_file, exit_status, loading, parse_flags
-from sat_tf.errors import RunError, invalid_value
-from sat_tf.fields import PositiveInt, check_fields
-from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.stderr import progress_bar
 from sat_tf.trained import published
-from training.cli import check_data_dir
-from training.config import RunConfig, read_run_config
+from sat_tf.util.commands import check_file, exit_status, loading, parse_flags
+from sat_tf.util.errors import RunError, invalid_value
+from sat_tf.util.fields import PositiveInt, check_fields
+from sat_tf.util.files import default_cache_dir
 from training.data.dataset import read_data_dir
+from training.run.config import RunConfig, read_run_config
+from training.run.decide import check_data_dir
 
 if TYPE_CHECKING:
     from training.inputs import Data

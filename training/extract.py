@@ -7,13 +7,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.commands import exit_status, loading
 from sat_tf.encoder_names import check_encoder
-from sat_tf.errors import invalid_value
-from sat_tf.files import default_cache_dir
 from sat_tf.spark import check_spark, open_session
-from training.cli import Settings, check_data_dir, parse_settings
-from training.init_from import check_init_from
+from sat_tf.util.commands import exit_status, loading
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import default_cache_dir
+from training.run.decide import Settings, check_data_dir, parse_settings
+from training.run.init_from import check_init_from
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def run(arguments: Arguments) -> None:
         import keras
 
         from training.data.feature_store import FeatureStore, write_on_spark
-        from training.features import origin_of
         from training.inputs import load_data
-        from training.model import first_model
+        from training.run.build import origin_of
+        from training.run.model import first_model
 
     cache_dir = (arguments.cache_dir or default_cache_dir()).absolute()
     data_dir = arguments.data_dir and arguments.data_dir.absolute()

@@ -33,7 +33,7 @@ from training.data.image_loader import InputSource
 from training.data.input_source import open_input_source
 from training.data.seen_images import SeenImages
 from training.data.sources import Source
-from training.distributed import distribute
+from training.run.strategy import distribute
 from training.tables import counted
 
 BOXES, PREDICTIONS = "boxes", "predictions"

@@ -6,12 +6,12 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_average, read_object
 from sat_tf.trained import published
-from training.config import read_run_config
+from sat_tf.util.errors import RunError
 from training.data.seen_images import read_seen
-from training.run_state.ownership import BOXES, recorded_origins, recorded_teachers
+from training.run.config import read_run_config
+from training.run.ownership import BOXES, recorded_origins, recorded_teachers
 
 CAPTIONERS, REWARD = "captioners", "reward"
 

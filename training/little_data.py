@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sat_tf.commands import command_line
-from sat_tf.fields import flat, to_dict
-from sat_tf.files import default_cache_dir
 from sat_tf.joining import primary
 from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.util.commands import command_line
+from sat_tf.util.fields import flat, to_dict
+from sat_tf.util.files import default_cache_dir
 from training.data.captions import Amount
 from training.data.config import DataConfig
 from training.data.dataset import read_split, recorded_data
 from training.data.examples import DataError
-from training.recipes import NEW_WORDS, RECIPES
+from training.run.recipes import NEW_WORDS, RECIPES
 
 LEARN_ON = "folder_from_flickr8k"
 """Recipe that fine-tunes a captioner that ships."""

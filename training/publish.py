@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import tyro
 
 from digits import hand_over
-from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
-from sat_tf.errors import invalid_value
-from sat_tf.fields import to_dict
-from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.scores.score_tokens import NOT_WORDS, OVER_CHARACTERS
 from sat_tf.trained import published
-from training.config import RunConfig, read_run_config
+from sat_tf.util.commands import exit_status, loading, parse_flags
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import to_dict
+from sat_tf.util.files import default_cache_dir, write_atomically
 from training.data.dataset import read_data_dir
 from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, score_rows
+from training.run.config import RunConfig, read_run_config
 from training.tables import markdown_table
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def run(arguments: Arguments) -> None:
     else:
         card = publish(arguments)
     write_atomically(arguments.out / published.CARD, card)
-    from training.run_state.checkpoints import unfinished_note
+    from training.run.checkpoints import unfinished_note
 
     for note in unfinished_note(published.locate(arguments.run)):
         print(f"Note: {note}")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sat_tf.commands import check_file, exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.encoder_names import check_encoder
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_fields
-from sat_tf.files import sync
-from training.cli import Settings, check_data_dir, parse_settings
+from sat_tf.util.commands import check_file, exit_status, loading
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, check_fields
+from sat_tf.util.files import sync
+from training.run.decide import Settings, check_data_dir, parse_settings
 
 if TYPE_CHECKING:
     import keras
@@ -110,7 +110,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     config = arguments.config
     with loading():
         from training.data.sources import load_split
-        from training.model import new_model
+        from training.run.model import new_model
 
         split = load_split(config.data, "train", arguments.data_dir)
         if arguments.compact:

@@ -4,12 +4,12 @@ One run from top to bottom: `resolve` decides the configuration, `read_data` rea
 from, and `train` makes the model, opens its inputs, restores the last checkpoint if there is one,
 trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
-    training.config             every setting
-    training.features           first weights, teachers and objective, as the configuration asks
-    training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
-    training.distributed        several processes; the functions used here do nothing special in one
+    training.run.config     every setting
+    training.run.build      first weights, teachers and objective, as the configuration asks
+    training.run.resume     what is saved within an epoch, and how the rest of it is trained
+    training.run.strategy   several processes; the functions used here do nothing special in one
 
-SIGTERM and Ctrl-C wait for the end of the step under way (`training.run_state.signals`); the state
+SIGTERM and Ctrl-C wait for the end of the step under way (`training.run.signals`); the state
 is saved, and the same command, started again, ends like a run that was never stopped.
 """
 
@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sat_tf.commands import command_line, loading, run_process
-from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training.cli import DEFAULT_RECIPE, HELP, Settings, parse_settings, peek_flag
-from training.config import RunConfig, read_run_config, to_text
+from sat_tf.util.commands import command_line, loading, run_process
+from sat_tf.util.files import default_cache_dir
 from training.data.dataset import Dataset
-from training.recipes import RECIPES
-from training.resolve import check, resolve
-from training.run_state.signals import Interrupts, exit_status
+from training.run.config import RunConfig, read_run_config, to_text
+from training.run.decide import DEFAULT_RECIPE, HELP, Settings, parse_settings, peek_flag
+from training.run.recipes import RECIPES
+from training.run.resolve import check, resolve
+from training.run.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
     import keras
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from sat_tf.captioner import Captioner
     from sat_tf.trained.captioning import TrainedCaptioner
-    from training.config_groups import FitConfig
     from training.data.examples import Split
     from training.data.image_loader import InputSource
-    from training.features import Features
     from training.inputs import Data, Inputs
+    from training.run.build import Features
+    from training.run.config_groups import FitConfig
     from training.validation import Validation
 
 
@@ -110,8 +110,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
-        from training.distributed import barrier, explained, make_strategy, on_chief
-        from training.run_state.ownership import check_run_dir, exclusive_lock
+        from training.run.ownership import check_run_dir, exclusive_lock
+        from training.run.strategy import barrier, explained, make_strategy, on_chief
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
@@ -168,10 +168,10 @@ def read_data(
     Raises:
         ValueError: The data or the run's folder cannot be used.
     """
-    from training.distributed import check_equal, on_chief
-    from training.features import features_of, kept_words_of
     from training.inputs import load_data
-    from training.run_state.ownership import check_run_dir
+    from training.run.build import features_of, kept_words_of
+    from training.run.ownership import check_run_dir
+    from training.run.strategy import check_equal, on_chief
 
     folder, cache_dir = RunFolder(run_dir), cache_dir or default_cache_dir()
     check_run_dir(run_dir, config, read_run_config)
@@ -211,12 +211,12 @@ def train(
     """
     import keras
 
-    from training.distributed import check_equal, chief_callbacks, on_chief, shared
     from training.inputs import batches_of, describe_inputs, open_inputs
-    from training.model import compile_model, describe_model, first_model
-    from training.run_state import logs, ownership
-    from training.run_state.checkpoints import Checkpoints, restore_layers
-    from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
+    from training.run import logs, ownership
+    from training.run.checkpoints import Checkpoints, restore_layers
+    from training.run.model import compile_model, describe_model, first_model
+    from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
+    from training.run.strategy import check_equal, chief_callbacks, on_chief, shared
 
     folder, data, features = read.folder, read.data, read.features
     fit, say = config.fit, on_chief(say)
@@ -291,7 +291,7 @@ def report(
     captioner: TrainedCaptioner, run_dir: Path, cache_dir: Path, data_dir: Path | None
 ) -> None:
     """Evaluates a trained run on dev, and says what is next."""
-    from sat_tf.fields import flat, to_dict
+    from sat_tf.util.fields import flat, to_dict
     from training import little_data
     from training.evaluate.evaluation import Request, evaluate_run
 

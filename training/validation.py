@@ -14,12 +14,12 @@ from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_gra
 from sat_tf.scores.score_tokens import ScoreTokens, default_tokens, split_captions, split_lines
 from sat_tf.trained.captioning import TrainedCaptioner
 from training.captioning import Captioning
-from training.config_groups import FitConfig
 from training.data.batches import scoring_batches
 from training.data.examples import Split, StoredImage
 from training.data.image_loader import InputSource, readable_images
-from training.distributed import distribute, on_chief
 from training.inputs import Data
+from training.run.config_groups import FitConfig
+from training.run.strategy import distribute, on_chief
 
 Measure = Callable[[], dict[str, float]]
 

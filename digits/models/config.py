@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from digits import SYSTEM_KEY
-from sat_tf.errors import other_version
-from sat_tf.fields import (
+from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.util.errors import other_version
+from sat_tf.util.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,
@@ -20,7 +21,6 @@ from sat_tf.fields import (
     from_dict,
     to_dict,
 )
-from sat_tf.run_folder import RunFolder, read_object
 
 Target = Literal["digit", "pair", "sum"]
 """The question about an image: its digit, its two digits in any order, or their sum."""

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import check_argument
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import check_argument
 
 ImageInput = str | Path | bytes | np.ndarray | Image.Image
 """Path of an image file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 POLICIES = ("crop", "squash")
 

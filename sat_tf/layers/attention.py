@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, get_args
 import keras
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, checked
 from sat_tf.ops import in_parts
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, checked
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
 

@@ -19,7 +19,7 @@ import keras
 
 from sat_tf.compat import default_policy
 from sat_tf.config import HUB, JOIN, SCENES_CNN
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 # Any other network is tapped at its last 4-D layer.
 DEFAULT_TAPS = {

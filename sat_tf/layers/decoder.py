@@ -14,8 +14,6 @@ import tensorflow as tf
 from keras import ops
 
 from sat_tf.config import DecoderConfig
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, checked
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.lstm import (
     AttentionLSTMCell,
@@ -26,6 +24,8 @@ from sat_tf.layers.lstm import (
     unroll,
 )
 from sat_tf.ops import DefaultSeeds, DeferredKernels, check_seed, dropout, fold_in, step_seeds
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, checked
 
 
 class Attended(NamedTuple):

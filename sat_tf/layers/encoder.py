@@ -11,10 +11,10 @@ import tensorflow as tf
 from keras import ops
 
 from sat_tf.config import HUB, JOIN, SCENES_CNN
-from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, checked
 from sat_tf.layers import backbones
 from sat_tf.ops import at_least_one_row
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import PositiveInt, checked
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import Fraction, NonNegativeInt, PositiveInt, checked
 from sat_tf.ops import DefaultSeeds, dropout
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import Fraction, NonNegativeInt, PositiveInt, checked
 
 Nest = Any
 

@@ -22,7 +22,7 @@ from keras import ops
 
 from sat_tf.config import HUB
 from sat_tf.encoder_names import FINAL, PRESETS, PatchTransformer, check_layer, check_size
-from sat_tf.errors import installation, invalid_value
+from sat_tf.util.errors import installation, invalid_value
 
 # Mean and deviation of the pixels over 255 that a family was trained with.
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

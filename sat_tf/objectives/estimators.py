@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, Baseline, Bound
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 
 class Rollout(NamedTuple):

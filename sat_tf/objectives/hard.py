@@ -6,8 +6,6 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.errors import invalid_value
-from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.attention import attention_entropy
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.model import Batch, Terms, weighted
@@ -39,6 +37,8 @@ from sat_tf.objectives.likelihood import (
     word_means,
 )
 from sat_tf.ops import global_mean, replica_seed, step_seeds, uniform
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import Fraction, Probability, checked
 
 
 class HardObjective:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.attention import entropy_share
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.model import Batch, Means, Terms
 from sat_tf.ops import fast_log_likelihoods, replica_seed, step_seeds
+from sat_tf.util.fields import Fraction, Probability, checked
 from sat_tf.vocabulary import PAD
 
 ATTENTION_TARGETS = "attention_targets"

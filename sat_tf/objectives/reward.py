@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.fields import NonNegativeInt, PositiveInt, Range, checked
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.model import Batch, Terms, weighted
@@ -45,6 +44,7 @@ from sat_tf.search import (
     read_hypotheses,
     run,
 )
+from sat_tf.util.fields import NonNegativeInt, PositiveInt, Range, checked
 from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.scores.ngrams import bleu_scores, bleu_statistics, cider_scores, rouge_scores
 from sat_tf.scores.score_tokens import (
     OVER_CHARACTERS,
@@ -16,6 +15,7 @@ from sat_tf.scores.score_tokens import (
     signature,
     split_lines,
 )
+from sat_tf.util.errors import invalid_value
 
 
 class Score(NamedTuple):

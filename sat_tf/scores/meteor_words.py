@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.errors import TablesError
-from sat_tf.files import default_cache_dir, write_json
+from sat_tf.util.errors import TablesError
+from sat_tf.util.files import default_cache_dir, write_json
 
 # --- tables ---
 

@@ -7,9 +7,9 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
-from sat_tf.errors import installation
 from sat_tf.joining import RULES, Segmenter, Unit, join, joining, primary
 from sat_tf.tokens import comparable, default_segmenter, default_unit, tokenize
+from sat_tf.util.errors import installation
 
 ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
 """Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol, overload, runtime_checkable
 import numpy as np
 
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
-from sat_tf.errors import RunError, invalid_value
-from sat_tf.fields import check_argument
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, read_limits
+from sat_tf.util.errors import RunError, invalid_value
+from sat_tf.util.fields import check_argument
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
+from sat_tf.util.errors import invalid_value
 from sat_tf.vocabulary import END, START, UNK, Vocabulary
 
 if TYPE_CHECKING:

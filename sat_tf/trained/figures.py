@@ -16,8 +16,6 @@ import numpy as np
 from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 
-from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
 from sat_tf.trained.lettering import (
     FAINT,
     GLOW,
@@ -31,6 +29,8 @@ from sat_tf.trained.lettering import (
     wrap,
     write_text,
 )
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import write_atomically
 
 PHOTOGRAPH = 448
 """Side of a photograph under the attention, pixels, where it is not the encoder's input."""

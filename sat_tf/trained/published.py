@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sat_tf.errors import RunError, installation
-from sat_tf.files import json_object, read_content, write_atomically, write_json
+from sat_tf.util.errors import RunError, installation
+from sat_tf.util.files import json_object, read_content, write_atomically, write_json
 
 SHIPPED = Path(__file__).parents[1] / "captioners"
 """Folder of the models that ship with the package."""

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sat_tf.config import CaptionerConfig
-from sat_tf.errors import RunError
-from sat_tf.fields import check_argument
-from sat_tf.files import sha256_of
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.stderr import native_log_kept
 from sat_tf.trained import published
@@ -23,6 +20,9 @@ from sat_tf.trained.limits import limit_files, limit_paths, read_limits
 from sat_tf.trained.lite import cache
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.trained.lite.captioner import load as load_export
+from sat_tf.util.errors import RunError
+from sat_tf.util.fields import check_argument
+from sat_tf.util.files import sha256_of
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, loading, parse_flags
-from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.spark import check_spark, open_session, root_cause, watched
+from sat_tf.util.commands import exit_status, loading, parse_flags
+from sat_tf.util.fields import PositiveInt, check_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

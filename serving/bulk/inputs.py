@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from sat_tf.errors import invalid_value
-from sat_tf.files import as_utf8
 from sat_tf.images import SUFFIXES
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import as_utf8
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

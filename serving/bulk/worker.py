@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from sat_tf.commands import loading
 from sat_tf.images.pillow import decode, resize, to_decodable, upright
 from sat_tf.trained.limits import limit_paths, limits_in
 from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export
 from sat_tf.trained.many import read_ahead
+from sat_tf.util.commands import loading
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.bulk.job import NEEDED, SIGNATURE, Job
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, json_line, parse_flags, printable
 from sat_tf.trained.limits import remarks
+from sat_tf.util.commands import exit_status, json_line, parse_flags, printable
 from serving.address import parse_server
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Self, TypeVar
 import grpc
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.images.pillow import read_upright
 from sat_tf.joining import whole_words
+from sat_tf.util.errors import invalid_value
 from serving.client import channel
 from serving.client.channel import Connection, ServingError
 

@@ -20,8 +20,8 @@ import grpc
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from sat_tf.commands import printable
-from sat_tf.errors import invalid_value
+from sat_tf.util.commands import printable
+from sat_tf.util.errors import invalid_value
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from digits import hand_over
-from sat_tf.commands import exit_status, parse_flags
-from sat_tf.errors import installation, invalid_value
-from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.trained import published
+from sat_tf.util.commands import exit_status, parse_flags
+from sat_tf.util.errors import installation, invalid_value
+from sat_tf.util.fields import PositiveInt, check_fields
 from serving.address import check_port, parse_server
 from serving.web import sources
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from sat_tf.files import finite
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.trained.limits import remarks
 from sat_tf.trained.viewer import crop_of, data_url, hypothesis_of
+from sat_tf.util.files import finite
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption

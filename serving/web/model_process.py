@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import sat_tf
-from sat_tf.commands import printable
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.runs import graphs_missing
+from sat_tf.util.commands import printable
 from serving.web.captioning import UploadError, read_upload, viewer_data
 
 MOST_TRIES = 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import is_export, newest, read_settings
+from sat_tf.util.errors import RunError, invalid_value
 
 _MOST_RUNS = 3
 _KINDS = ("soft", "hard", "none")

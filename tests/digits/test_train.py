@@ -9,14 +9,14 @@ from PIL import Image
 from digits import train as digits
 from digits.config import read_digit_config
 from digits.recipes import RECIPES, parse
-from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
+from sat_tf.util.errors import RunError
 from tests.digits.conftest import train
-from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
+from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, report_of
-from training.run_state.checkpoints import last_progress
-from training.run_state.logs import Validate
-from training.run_state.resume import CheckpointAndStop
+from training.run.checkpoints import last_progress
+from training.run.logs import Validate
+from training.run.resume import CheckpointAndStop
 from training.train import main
 
 HARD = ("--recipe", "digits_queries_hard")

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from sat_tf.__main__ import COMMANDS
-from training.config import RunConfig
+from training.run.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.md")]

@@ -58,7 +58,7 @@ def test_experiments_use_flags_that_the_commands_have(commands, monkeypatch, cap
         for module, *arguments in lines:
             flags = {text.replace("_", "-") for text in arguments if text.startswith("--")}
             used[module] |= set() if name.startswith("digits") else flags
-    monkeypatch.setattr("sat_tf.commands.run_process", lambda main: sys.exit(main()))
+    monkeypatch.setattr("sat_tf.util.commands.run_process", lambda main: sys.exit(main()))
     for module, flags in used.items():
         every = "--help-all" if module in _ALL_SETTINGS else "--help"
         monkeypatch.setattr(sys, "argv", [module, every])

@@ -3,7 +3,7 @@
 import pytest
 
 from sat_tf.config import AttentionConfig, EncoderConfig, SearchConfig, SearchFlags
-from sat_tf.fields import from_dict
+from sat_tf.util.fields import from_dict
 
 
 def test_a_frozen_encoder_takes_no_first_trainable_layer():

@@ -17,10 +17,10 @@ from PIL import Image
 
 import sat_tf
 from sat_tf.config import SearchConfig
-from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import runs
 from sat_tf.trained.lite import cache
+from sat_tf.util.errors import RunError
 from tests.image_files import encode, exif_of, smooth
 from tests.sat_tf.tiny_runs import PIXELS, png
 

@@ -9,7 +9,7 @@ import pytest
 
 import sat_tf.__main__
 from sat_tf.__main__ import COMMANDS, main
-from sat_tf.commands import program
+from sat_tf.util.commands import program
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -22,7 +22,7 @@ from sat_tf.ops import (
     uniform,
 )
 from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
-from training.distributed import make_strategy
+from training.run.strategy import make_strategy
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from sat_tf import weights
-from sat_tf.errors import RunError
+from sat_tf.util.errors import RunError
 
 
 class OneLayer:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import sat_tf
-from sat_tf.errors import RunError
 from sat_tf.trained import published, runs
 from sat_tf.trained.limits import Limits
 from sat_tf.trained.lite import cache
+from sat_tf.util.errors import RunError
 from serving import wheel
 from tests.sat_tf.tiny_runs import contents, png, write_run
 

@@ -10,16 +10,15 @@ import keras
 import pytest
 import tensorflow as tf
 
-from sat_tf.errors import TablesError
 from sat_tf.layers.encoder import Encoder
 from sat_tf.trained.captioning import TrainedCaptioner
-from training import model
+from sat_tf.util.errors import TablesError
 from training import train as command
-from training.config import RunConfig, read_run_config
 from training.metrics import captions
-from training.resolve import settled
-from training.run_state import ownership
-from training.run_state.logs import Validate
+from training.run import model, ownership
+from training.run.config import RunConfig, read_run_config
+from training.run.logs import Validate
+from training.run.resolve import settled
 from training.train import parse
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import runs
+from sat_tf.util.errors import RunError
 from tests.training.small_runs import exit_of, train
-from training.config import read_run_config
 from training.distill import main, predict
 from training.inputs import load_data
 from training.lineage import Teachers, teachers_of
+from training.run.config import read_run_config
 from training.teach.word_predictions import WordPredictions
 
 

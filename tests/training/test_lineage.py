@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from sat_tf.fields import to_dict
-from sat_tf.files import write_json
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
+from sat_tf.util.fields import to_dict
+from sat_tf.util.files import write_json
 from training.lineage import Teachers, lineage, teachers_of
-from training.recipes import RECIPES
-from training.run_state.ownership import origins
+from training.run.ownership import origins
+from training.run.recipes import RECIPES
 
 CONFIG = to_dict(RECIPES["scenes_soft"])
 BOXES = {"attention": CONFIG["attention"] | {"supervision_weight": 0.5}}

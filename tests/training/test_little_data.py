@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.fields import flat, to_dict
 from sat_tf.run_folder import RunFolder
+from sat_tf.util.fields import flat, to_dict
 from sat_tf.vocabulary import Vocabulary
 from tests.training.data.own_images import write_csv, write_files
 from training import little_data
 from training.data.captions import Amount, Rows
 from training.little_data import LEARN_ON
-from training.recipes import NEW_WORDS, RECIPES
-from training.run_state.ownership import claim, data_records
+from training.run.ownership import claim, data_records
+from training.run.recipes import NEW_WORDS, RECIPES
 from training.train import parse
 
 FOLDER = RECIPES["folder_soft"]

@@ -11,16 +11,16 @@ import pytest
 import yaml
 
 import sat_tf
-from sat_tf.errors import RunError
 from sat_tf.trained import published
+from sat_tf.util.errors import RunError
 from tests.training.small_runs import meteor_hidden, train
 from training import average
 from training.compare import evaluation_folder
-from training.config import read_run_config
 from training.data.seen_images import read_seen
 from training.evaluate.command import main as evaluate
 from training.lineage import Teachers, teachers_of
 from training.publish import check_out, main, make_card
+from training.run.config import read_run_config
 
 
 @pytest.fixture(scope="module")

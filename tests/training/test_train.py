@@ -12,7 +12,7 @@ import pytest
 
 from sat_tf import weights
 from sat_tf.run_folder import RunFolder
-from tests.training.run_state.stopped_runs import (
+from tests.training.run.stopped_runs import (
     Killed,
     assert_same,
     die_after,
@@ -21,10 +21,10 @@ from tests.training.run_state.stopped_runs import (
 )
 from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training import train as command
-from training.distributed import make_strategy
-from training.recipes import RECIPES
-from training.run_state.logs import Validate
-from training.run_state.resume import CheckpointAndStop
+from training.run.logs import Validate
+from training.run.recipes import RECIPES
+from training.run.resume import CheckpointAndStop
+from training.run.strategy import make_strategy
 from training.train import main, parse
 from training.validation import Validation
 

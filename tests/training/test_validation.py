@@ -9,10 +9,10 @@ import pytest
 
 from sat_tf.config import SearchConfig
 from training.captioning import Captioning
-from training.config_groups import FitConfig
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
-from training.run_state.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
+from training.run.config_groups import FitConfig
+from training.run.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
 from training.validation import Validation, caption_frequencies, quick_scores
 
 

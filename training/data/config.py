@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
-from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegativeInt, PositiveInt, Range, check_fields
 from sat_tf.joining import Segmenter, Unit, primary
 from sat_tf.tokens import CAPITAL_NOUNS, CHINESE, default_segmenter, default_unit
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import NonNegativeInt, PositiveInt, Range, check_fields
 
 DataName = Literal["scenes", "flickr8k", "flickr30k", "coco_captions", "folder"]
 Splits = Literal["official", "karpathy"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from sat_tf.files import write_atomically
 from sat_tf.images import pillow
 from sat_tf.trained.lettering import (
     PAPER,
@@ -23,6 +22,7 @@ from sat_tf.trained.lettering import (
     wrap,
     write_text,
 )
+from sat_tf.util.files import write_atomically
 from training.data.examples import Split, StoredImage
 
 IMAGES = 12

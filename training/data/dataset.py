@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from sat_tf.errors import RunError
-from sat_tf.files import sha256_of, sync
 from sat_tf.run_folder import RunFolder
+from sat_tf.util.errors import RunError
+from sat_tf.util.files import sha256_of, sync
 from training.data.config import DataConfig
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.image_files import identify

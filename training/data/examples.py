@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 
 Box = tuple[float, float, float, float]
 """`(top, left, bottom, right)` as shares of the image's sides, in [0, 1]."""

@@ -29,10 +29,10 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import images
-from sat_tf.errors import invalid_value
-from sat_tf.files import NO_LOCKS, sync, write_json
 from sat_tf.layers.encoder import Encoder
 from sat_tf.stderr import progress_bar
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import NO_LOCKS, sync, write_json
 from training.data.examples import DataError, Example, StoredImage
 from training.data.image_files import identify
 from training.data.image_loader import ImageLoader, Views

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from sat_tf.files import write_atomically
 from sat_tf.stderr import progress_bar
+from sat_tf.util.files import write_atomically
 from training.data.seen_images import content_key
 
 _READERS = 2

@@ -1,6 +1,6 @@
 """`python -m training.evaluate`."""
 
-from sat_tf.commands import run_process
+from sat_tf.util.commands import run_process
 from training.evaluate.command import main
 
 if __name__ == "__main__":

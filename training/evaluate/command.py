@@ -17,17 +17,15 @@ from typing import Annotated
 import tyro
 
 from digits import hand_over
-from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
-from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.trained.limits import FAMILIARITY, limit_files
-from training.cli import check_apart, peek_flag
-from training.config import read_run_config
+from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.config import DataSet
 from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split
@@ -42,6 +40,8 @@ from training.evaluate.reports import (
     write_evaluation,
 )
 from training.metrics.captions import score_captions
+from training.run.config import read_run_config
+from training.run.decide import check_apart, peek_flag
 from training.tables import counted
 
 UNREADABLE = "cannot be read"

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from sat_tf.config import SearchConfig
-from sat_tf.fields import to_dict
-from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder, read_average
 from sat_tf.scores.score_tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
+from sat_tf.util.fields import to_dict
+from sat_tf.util.files import default_cache_dir
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.config import DataConfig
 from training.data.dataset import read_split, recorded_data
@@ -31,7 +31,7 @@ from training.evaluate.reports import caption_rows, package_versions, write_eval
 from training.limits import judge_captions, learn_confidence, no_confidence
 from training.metrics.calibration import calibration_error, reliability
 from training.metrics.captions import score_captions
-from training.run_state.checkpoints import unfinished_note
+from training.run.checkpoints import unfinished_note
 
 BOUND_IMAGES, FIGURES = 100, 48
 """Images whose bounds are measured, and images on the page, by default."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.viewer import common_facts, image_entry, report_page
+from sat_tf.util.files import write_atomically
 from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def risk_chart(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
     """Returns the chart of a run's loss over its epochs; none if its logs have no two of them."""
-    from training.run_state.logs import read_scalar
+    from training.run.logs import read_scalar
 
     parts = {"train": "training", "validation": "dev split"}
     lines = [

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.fields import flat
-from sat_tf.files import write_atomically, write_json
 from sat_tf.images.pillow import decode, read_content
+from sat_tf.util.fields import flat
+from sat_tf.util.files import write_atomically, write_json
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.tables import markdown_cell, markdown_table, text_table
 

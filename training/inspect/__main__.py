@@ -6,10 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.commands import check_folder, exit_status, loading, run_process
 from sat_tf.encoder_names import check_encoder
-from training.cli import Settings, check_apart, check_data_dir, parse_settings
-from training.resolve import settled
+from sat_tf.util.commands import check_folder, exit_status, loading, run_process
+from training.run.decide import Settings, check_apart, check_data_dir, parse_settings
+from training.run.resolve import settled
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from sat_tf.commands import printable
 from sat_tf.config import EncoderConfig
-from sat_tf.files import write_atomically, write_json
 from sat_tf.trained.lettering import lettering_of
 from sat_tf.trained.viewer import data_url
+from sat_tf.util.commands import printable
+from sat_tf.util.files import write_atomically, write_json
 from training.data.contact_sheet import write_contact_sheet
 from training.data.examples import Example, line_of
 from training.tables import text_table

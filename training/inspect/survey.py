@@ -24,14 +24,13 @@ from PIL import Image
 
 from sat_tf.config import EncoderConfig, weights_files
 from sat_tf.encoder_names import WITHOUT_NETWORK
-from sat_tf.fields import flat, to_dict
-from sat_tf.files import as_utf8
 from sat_tf.joining import primary
 from sat_tf.spellings import both_spellings
 from sat_tf.stderr import progress_bar
+from sat_tf.util.fields import flat, to_dict
+from sat_tf.util.files import as_utf8
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
-from training.config import RunConfig
 from training.data.captions import (
     Amount,
     CaptionWords,
@@ -43,9 +42,10 @@ from training.data.config import DataConfig
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, AnyImage, Split
 from training.data.image_loader import ImageLoader, check_readable
 from training.data.sources import Source
-from training.features import kept_words_of
-from training.init_from import check_init_from
 from training.metrics.captions import ORDERS, note_on_scores
+from training.run.build import kept_words_of
+from training.run.config import RunConfig
+from training.run.init_from import check_init_from
 from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without

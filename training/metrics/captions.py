@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.errors import TablesError
 from sat_tf.joining import Segmenter, Unit
 from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.ngrams import ORDERS, bleu_scores, bleu_statistics, cider_scores, rouge_scores
@@ -28,6 +27,7 @@ from sat_tf.scores.score_tokens import (
     split_captions,
 )
 from sat_tf.tokens import default_segmenter
+from sat_tf.util.errors import TablesError
 from training.metrics.bootstrap import UNDEFINED, Interval, few_images_note, interval_over_images
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")

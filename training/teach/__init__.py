@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.files import write_atomically
+from sat_tf.util.files import write_atomically
 from training.data.examples import DataError
 
 _ABOUT = "about"

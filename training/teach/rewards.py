@@ -14,8 +14,8 @@ from sat_tf.objectives.reward import Reward, RewardObjective
 from sat_tf.scores.meteor_scoring import meteor_of
 from sat_tf.scores.ngrams import ORDERS, CiderD, Gram, count_grams
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
-from training.config_groups import RewardConfig
 from training.data.captions import CaptionTable
+from training.run.config_groups import RewardConfig
 
 _SCALE = 10.0  # that of the published CIDEr-D
 

@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
-from sat_tf.fields import to_dict
-from sat_tf.files import NO_LOCKS, default_cache_dir, json_object, read_content, sha256_of
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import (
     FORMAT,
@@ -37,6 +35,8 @@ from sat_tf.trained.lite.captioner import (
     load,
     read_settings,
 )
+from sat_tf.util.fields import to_dict
+from sat_tf.util.files import NO_LOCKS, default_cache_dir, json_object, read_content, sha256_of
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

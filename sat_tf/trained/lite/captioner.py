@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sat_tf.config import ImageSize, SearchConfig
-from sat_tf.errors import invalid_value
-from sat_tf.fields import check_argument
-from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, limit_paths, limits_in
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
 from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consensus
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import check_argument
+from sat_tf.util.files import json_object, read_content, sha256_of
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 from sat_tf.vocabulary import START as START_WORD
 

@@ -19,11 +19,11 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import CaptionerConfig, SearchConfig
-from sat_tf.errors import invalid_value
-from sat_tf.files import literal_path, sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.trained.lite import captioner as files
 from sat_tf.trained.lite.int8 import measure_means, moved_means, quantised
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import literal_path, sha256_of, write_atomically
 
 Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 """A function to convert, and its inputs."""

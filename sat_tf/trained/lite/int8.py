@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.trained import published
+from sat_tf.util.errors import invalid_value
 
 LEAST_WEIGHTS = 12_000
 """Weights of the smallest convolution in int8: smaller ones gain no time."""

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from sat_tf.files import as_utf8, finite
 from sat_tf.images.pillow import centred_square
 from sat_tf.trained.limits import remarks
+from sat_tf.util.files import as_utf8, finite
 
 if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner

@@ -9,7 +9,7 @@ from digits.models.config import PortionsConfig, STNConfig
 from digits.models.portions import Portions
 from digits.models.stn import STN
 from tests.digits.models.small_models import terms_of
-from training.distributed import make_strategy
+from training.run.strategy import make_strategy
 
 MODELS = {
     "stn": lambda: STN(STNConfig(output_size=8, filters=2, hidden_dim=4), 12, classes=7),

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 import digits
 from digits.page import view
-from sat_tf.errors import RunError
+from sat_tf.util.errors import RunError
 from tests.digits.page.scripted import (
     ANSWER,
     CENTRES,

@@ -21,7 +21,7 @@ from sat_tf.trained.lite.runtime import Encoder as LiteEncoder
 from sat_tf.vocabulary import Vocabulary
 from serving.saved_model import Signature, save_signatures
 from training import standardize
-from training.run_state.checkpoints import Checkpoints, Progress
+from training.run.checkpoints import Checkpoints, Progress
 
 keras_hub = pytest.importorskip("keras_hub")
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from sat_tf.model import RunningMeans, Terms, TrainableModel
 from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.ops import global_mean, replica_seed
-from training.distributed import make_strategy
+from training.run.strategy import make_strategy
 
 
 class SquaredError:

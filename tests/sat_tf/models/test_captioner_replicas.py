@@ -14,7 +14,7 @@ from tests.sat_tf.models.captioner_models import (
     make_model,
     randomise,
 )
-from training.distributed import make_strategy
+from training.run.strategy import make_strategy
 
 
 def trained(strategy, config, weights, batch):

@@ -8,10 +8,10 @@ import zlib
 import numpy as np
 import pytest
 
-from sat_tf.errors import TablesError
 from sat_tf.scores import meteor_words
 from sat_tf.scores.meteor_scoring import ENGLISH, Match, Meteor, align, meteor_scores, tables_of
 from sat_tf.scores.meteor_words import java_hash, split_english
+from sat_tf.util.errors import TablesError
 from tests.sat_tf.scores.java_programs import jar_statistics
 from training.metrics.captions import paired_over_seeds, score_captions, score_interval
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf.errors import RunError
-from sat_tf.fields import to_dict
-from sat_tf.files import sha256_of
 from sat_tf.run_folder import RunFolder
 from sat_tf.trained import published
 from sat_tf.trained.limits import UNFAMILIAR, Confidence, Familiarity, Limits, remark
 from sat_tf.trained.runs import load_captioner
+from sat_tf.util.errors import RunError
+from sat_tf.util.fields import to_dict
+from sat_tf.util.files import sha256_of
 from tests.sat_tf.tiny_runs import PIXELS, contents, write_run
 from training.limits import fit_familiarity
 from training.metrics.calibration import fit_confidence

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf.errors import RunError
 from sat_tf.trained import published
+from sat_tf.util.errors import RunError
 from tests.sat_tf.tiny_runs import PIXELS, contents
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from sat_tf.__main__ import main
-from sat_tf.commands import parse_flags
-from sat_tf.fields import from_dict
 from sat_tf.util import removed
+from sat_tf.util.commands import parse_flags
+from sat_tf.util.fields import from_dict
 from sat_tf.util.removed import removed_flag
 
 ROWS = {

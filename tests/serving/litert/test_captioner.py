@@ -11,7 +11,6 @@ import tensorflow as tf
 import sat_tf
 from sat_tf import captioner as captioner_module
 from sat_tf.config import SearchConfig
-from sat_tf.errors import RunError
 from sat_tf.trained.lite.captioner import (
     ENCODER,
     FORMAT,
@@ -21,6 +20,7 @@ from sat_tf.trained.lite.captioner import (
     Settings,
     read_settings,
 )
+from sat_tf.util.errors import RunError
 from serving.export import export
 from serving.litert import load
 

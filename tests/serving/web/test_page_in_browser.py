@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.files import finite
 from sat_tf.trained.viewer import hypothesis_data
+from sat_tf.util.files import finite
 from serving.web.app import Page
 from serving.web.captioning import UploadError
 from tests.browser import brightness, browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)

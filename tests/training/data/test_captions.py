@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
-from training.config import DataConfig
 from training.data.captions import Rows, caption_table, learn_vocabulary, split_captions
 from training.data.examples import DataError, Example, Split
+from training.run.config import DataConfig
 
 ROWS = [[3, 1, 2], [], [4], [], [0, 4, 4, 1, 2, 2]]
 

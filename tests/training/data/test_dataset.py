@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.errors import RunError
-from training.config import DataConfig
+from sat_tf.util.errors import RunError
 from training.data import dataset as datasets
 from training.data.dataset import Dataset, Lines, read_header, read_split, read_splits
 from training.data.examples import DataError, Example, Phrase, Split, canonical_split
 from training.data.seen_images import content_key, content_key_of
 from training.data.sources import load_split
+from training.run.config import DataConfig
 
 CONFIG = DataConfig("folder", image_dir="images")
 SPLITS = ["train", "train", "dev", "train", "test"]

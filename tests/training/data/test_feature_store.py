@@ -19,7 +19,7 @@ from sat_tf import images
 from sat_tf.images import pillow
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import exif_of
-from tests.training.run_state.stopped_runs import lock_holder
+from tests.training.run.stopped_runs import lock_holder
 from training.data import feature_store, image_files
 from training.data.examples import DataError, Example
 from training.data.feature_store import FeatureStore, Shards, fingerprint, write_shards

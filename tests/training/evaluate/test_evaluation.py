@@ -8,7 +8,6 @@ import pytest
 import sat_tf
 from sat_tf.tokens import tokenize
 from sat_tf.trained.captions import Caption
-from training.config import read_run_config
 from training.data.boxes import place_boxes
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
@@ -16,6 +15,7 @@ from training.data.sources.scenes import load as load_scenes
 from training.evaluate.evaluation import evaluate
 from training.evaluate.grounding import generated_grounding, ground_drawn
 from training.evaluate.reading import Reading
+from training.run.config import read_run_config
 
 
 @pytest.fixture(scope="module")

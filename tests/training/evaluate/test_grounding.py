@@ -8,7 +8,6 @@ import pytest
 
 import sat_tf
 from sat_tf.trained.captions import Caption
-from training.config import DataConfig
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table
 from training.data.input_source import open_input_source
@@ -19,6 +18,7 @@ from training.evaluate.grounding import ground
 from training.evaluate.page import Evaluation, page_images
 from training.evaluate.reading import Reading
 from training.metrics.grounding import SIZES
+from training.run.config import DataConfig
 
 LEFT = [0.0, 0.0, 0.5, 1.0]
 SMALL = [0.25, 0.25, 0.5, 0.5]

@@ -13,7 +13,6 @@ from sat_tf.config import EncoderConfig
 from sat_tf.vocabulary import Vocabulary
 from tests.image_files import encode
 from tests.training.data.own_images import encoded, photograph
-from training.config import DataConfig
 from training.data.captions import CaptionWords, split_captions
 from training.data.examples import Example, Split, StoredImage
 from training.inspect.survey import (
@@ -28,6 +27,7 @@ from training.inspect.survey import (
     warnings_of,
 )
 from training.little_data import LEARN_ON
+from training.run.config import DataConfig
 
 
 def split_of(*captions: tuple[str, ...], **options) -> Split:

@@ -6,15 +6,15 @@ import pytest
 from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-from sat_tf.errors import TablesError
+from sat_tf.util.errors import TablesError
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
-from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
+from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
-from training.config import DataConfig, RewardConfig, RunConfig, check_available
 from training.data.batches import pad_tokens
 from training.data.captions import CaptionTable, Rows
-from training.distributed import make_strategy
-from training.run_state.resume import CheckpointAndStop
+from training.run.config import DataConfig, RewardConfig, RunConfig, check_available
+from training.run.resume import CheckpointAndStop
+from training.run.strategy import make_strategy
 from training.teach.rewards import BleuReward, CiderReward, MeteorReward, references_of, reward_of
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")

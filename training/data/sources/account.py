@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from sat_tf.files import as_utf8
+from sat_tf.util.files import as_utf8
 
 _NAMED = 4  # files of one kind; of more, the first
 

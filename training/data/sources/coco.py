@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sat_tf.files import write_atomically
+from sat_tf.util.files import write_atomically
 from training.data.examples import DataError, Example, Split, StoredImage
 
 BUILDER = "coco_captions/2014"

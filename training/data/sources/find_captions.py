@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 from training.data.examples import DataError
 from training.data.sources.account import SUFFIXES, TEXTS, has_results
 from training.data.sources.caption_files.records import CaptionFile

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from sat_tf.errors import invalid_value
+from sat_tf.util.errors import invalid_value
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,

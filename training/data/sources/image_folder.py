@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from sat_tf.files import as_utf8
 from sat_tf.images import SUFFIXES
+from sat_tf.util.files import as_utf8
 from training.data.examples import DataError
 
 

@@ -9,11 +9,11 @@ from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import encode
-from training.config import DataConfig
 from training.data.examples import DataError, StoredImage
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import ImageSource
 from training.data.sources import coco, load_split
+from training.run.config import DataConfig
 
 COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}
 GREY, CORRUPT = 1, 2  # of train

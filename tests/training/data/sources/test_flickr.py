@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from training.config import DataConfig
 from training.data.examples import DataError
 from training.data.sources import load_split
 from training.data.sources.flickr import load
+from training.run.config import DataConfig
 
 TOKENS = "Flickr8k.token.txt"
 TRAIN, DEV, TEST = (f"Flickr_8k.{split}Images.txt" for split in ("train", "dev", "test"))

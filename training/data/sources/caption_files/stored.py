@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sat_tf.errors import installation
+from sat_tf.util.errors import installation
 from training.data.examples import DataError, StoredImage
 from training.data.sources.account import PAIRED
 from training.data.sources.caption_files.columns import choose

@@ -1,0 +1,264 @@
+"""Start and end of every command: quick imports; a status and a line, no traceback."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import errno
+import gc
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from sat_tf.stderr import native_log_kept
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import finite
+from sat_tf.util.removed import removed_flag
+
+COMMANDS = {
+    "train": ("training.train", "Train a captioner or a digit system."),
+    "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
+    "caption": ("training.caption", "Caption images and draw where each word looked."),
+    "explain": ("training.explain", "Explain a caption, or a sentence of yours, word by word."),
+    "inspect": ("training.inspect", "Check a data set before training on it."),
+    "standardize": ("training.standardize", "Standardise an encoder's annotations."),
+    "compare": ("training.compare", "Compare evaluated runs, with paired intervals."),
+    "average": ("training.average", "Average the weights of runs."),
+    "publish": ("training.publish", "Write a run's captioner in small, plain files."),
+    "export": ("serving.export", "Export a run as a SavedModel for TF Serving."),
+    "serve": ("serving.local_server", "Serve an export on this machine."),
+    "demo": ("serving.web", "Open a page that captions photographs, with their maps."),
+    "bulk": ("serving.bulk", "Caption many images on Spark."),
+    "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
+    "extract": ("training.extract", "Fill a feature store on Spark."),
+    "client": ("serving.client", "Caption images by a server."),
+    "litert": ("serving.litert", "Caption images by a LiteRT export, without TensorFlow."),
+}
+"""Name of each command of `sat-tf` -> its module and a sentence."""
+
+# With those that turn the direction of writing around.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_BAD_INPUT = 2
+_INTERRUPTED = 128 + signal.SIGINT
+_UNREAD = 128 + signal.SIGPIPE
+_NOT_WRITTEN = 120  # as Python's, of output that could not be flushed
+
+
+def program(module: str) -> str:
+    """Returns the command as it was called, for `--help`: `sat-tf NAME` or `python -m MODULE`."""
+    called = sys.argv[0]
+    return called if called.startswith("sat-tf ") else f"python -m {module}"
+
+
+def command_line(module: str, *arguments: object) -> str:
+    """Returns a command as it can be typed into a shell: by `sat-tf` if that was typed before."""
+    words = ["python", "-m", module]
+    if sys.argv[0].startswith("sat-tf "):
+        words = ["sat-tf", next(name for name, (home, _) in COMMANDS.items() if home == module)]
+    return shlex.join([*words, *map(str, arguments)])
+
+
+def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:
+    """Parses the flags of a command; its `--help` shows the docstrings of their fields.
+
+    Args:
+        arguments: A dataclass with a field for each flag.
+        argv: The command line; None for that of the process.
+        module: The command's module, as for `program`.
+        **options: Further options of `tyro.cli`.
+
+    Raises:
+        SystemExit: A flag or its type is wrong or was removed (status 2), or help was asked for.
+    """
+    import tyro
+
+    check_removed(sys.argv[1:] if argv is None else argv, module)
+    try:
+        with _unbroken_docstrings():
+            return tyro.cli(arguments, args=argv, prog=program(module), **options)
+    except SystemExit as end:
+        if not end.code:
+            _reader_left()
+        raise
+
+
+def check_removed(argv: Sequence[str], module: str) -> None:
+    """Ends a command that was given a flag of an earlier version, with what to do instead.
+
+    Raises:
+        SystemExit: It was (status 2).
+    """
+    if gone := removed_flag(argv, module):
+        print(f"Error: {printable(gone)}", file=sys.stderr)
+        raise SystemExit(_BAD_INPUT)
+
+
+@contextlib.contextmanager
+def _unbroken_docstrings() -> Iterator[None]:
+    """Joins the lines of docstrings, whose breaks tyro would keep where they are indented."""
+    try:
+        from tyro import _docstrings
+
+        written = _docstrings.parse_docstring_from_object
+    except (ImportError, AttributeError):  # private names: without them help has more line breaks
+        yield
+        return
+    _docstrings.parse_docstring_from_object = lambda owner: {
+        field: " ".join(text.split()) for field, text in written(owner).items()
+    }
+    try:
+        yield
+    finally:
+        _docstrings.parse_docstring_from_object = written
+
+
+def printable(text: object) -> str:
+    """Returns a text with control characters as escapes: what a terminal would act on.
+
+    They may come from anywhere: a caption, a server, a file's name. Line breaks and tabs stay.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def exit_status(
+    command: Callable[[], int | None],
+    expected: type[Exception] | tuple[type[Exception], ...] = (ValueError, OSError),
+) -> int:
+    """Runs a command; an expected error becomes one line on standard error.
+
+    Characters that standard output cannot encode are printed as escapes.
+
+    Args:
+        command: Returns its status; None is 0.
+        expected: Errors that the user can do something about.
+
+    Returns:
+        The command's status; 2 after an expected error; 130 after Ctrl-C, or the `status` of a
+        KeyboardInterrupt that has one; 141 if standard output is a pipe that is read no longer.
+    """
+    # File names need not be UTF-8, and a terminal may lack letters; standard error escapes already.
+    with contextlib.suppress(AttributeError):  # an output that was replaced may have no encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = command() or 0
+        return _UNREAD if _reader_left() else status
+    except KeyboardInterrupt as stop:
+        print(str(stop) or "Stopped.", file=sys.stderr)
+        return getattr(stop, "status", _INTERRUPTED)
+    except expected as error:
+        if isinstance(error, BrokenPipeError) and _reader_left("\n"):
+            return _UNREAD
+        print(f"Error: {printable(error)}", file=sys.stderr)
+        return _BAD_INPUT
+
+
+def run_process(main: Callable[[], int]) -> NoReturn:
+    """Ends the process with the status of a command, as `sys.exit(main())` does, but always.
+
+    Python's own end waits for TensorFlow's threads, which for ever wait for Python if one of them
+    is about to call a reader of ours. So it is left out: exit handlers run and output is flushed.
+    A notebook (`%run -m training.train`) goes on after the command, in a process that is its own.
+    """
+    if hasattr(builtins, "__IPYTHON__"):
+        sys.exit(main())
+    try:
+        status = main()
+    except SystemExit as stop:
+        status = stop.code
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    if not isinstance(status, int | None):
+        print(status, file=sys.stderr)
+        status = 1
+    atexit._run_exitfuncs()  # as `multiprocessing` ends its processes
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        status = status or _NOT_WRITTEN
+    os._exit((status or 0) & 0xFF)
+
+
+def _reader_left(more: str = "") -> bool:
+    """Returns whether standard output is a pipe that is read no longer, and discards it then.
+
+    Otherwise the interpreter would complain at its end.
+
+    Args:
+        more: A text to try it with if an error is known, which may be another pipe's.
+    """
+    try:
+        print(end=more, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def json_line(value: Any) -> str:
+    """Formats a value as JSON that stays JSON on standard output, whatever its encoding.
+
+    The escapes of `exit_status` are Python's, not JSON's, which leaves some control characters as
+    they are. Numbers that are not finite are null.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    ascii_only = encoding.lower() not in ("utf-8", "utf8")
+    line = json.dumps(finite(value), ensure_ascii=ascii_only, allow_nan=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Imports TensorFlow and Keras quickly and quietly; does nothing if TensorFlow is loaded.
+
+    They make a million objects that live as long as the process: collecting garbage among them
+    costs a tenth of the start-up time.
+    """
+    if "tensorflow" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        with native_log_kept():
+            yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Makes a folder of results and tries to write in it.
+
+    Raises:
+        ValueError: It cannot be made or written in; the message names the flag.
+    """
+    _try("a folder that can be written in", flag, folder, folder)
+
+
+def check_file(flag: str, path: Path) -> None:
+    """Makes the folder of a file of results and tries to write in it; the file is not touched.
+
+    Raises:
+        ValueError: It cannot be written; the message names the flag.
+    """
+    _try("a file that can be written", flag, path, path.parent)
+
+
+def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if path != folder and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise invalid_value(flag, expected, f"{path} ({error.strerror})") from error

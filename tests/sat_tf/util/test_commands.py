@@ -1,0 +1,190 @@
+"""Every command but the local server ends with a status and at most one line, no traceback."""
+
+import gc
+import importlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sat_tf.util.commands import command_line, exit_status, json_line, loading, parse_flags
+
+RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
+COMMANDS = {
+    "training.caption": [*FILE, *RUN],
+    "training.compare": ["RUN", "RUN"],
+    "training.evaluate.command": RUN,
+    "training.inspect.__main__": [],
+    "training.train": [],
+    "serving.client.__main__": FILE,
+    "serving.export": RUN,
+}
+
+
+def raiser(error: BaseException):
+    """Returns a function that raises the error."""
+
+    def run(*_, **__):
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (KeyboardInterrupt(), 130, "Stopped.\n"),
+        (ValueError("expected this, got that."), 2, "Error: expected this, got that.\n"),
+        (FileNotFoundError(2, "No such file", "x"), 2, "Error: [Errno 2] No such file: 'x'\n"),
+    ],
+)
+def test_an_error_becomes_a_status_and_a_line(name, error, status, said, monkeypatch, capsys):
+    module = importlib.import_module(name)
+    monkeypatch.setattr(module, "run", raiser(error))
+    assert module.main(COMMANDS[name]) == status
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("name", [name for name, argv in COMMANDS.items() if argv == RUN])
+def test_a_folder_that_is_no_run_is_an_error(name, tmp_path, capsys):
+    assert importlib.import_module(name).main(["--run-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ") and "is not a run" in said and "Traceback" not in said
+
+
+def test_a_command_line_can_be_typed_whatever_its_paths_are():
+    line = command_line("training.caption", "--run-dir", Path("my runs/a$"))
+    assert line == "python -m training.caption --run-dir 'my runs/a$'"
+
+
+def test_a_command_line_goes_on_as_it_began(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["sat-tf train", "--seed", "1"])
+    assert command_line("training.evaluate", "--run-dir", "a") == "sat-tf evaluate --run-dir a"
+
+
+@pytest.mark.parametrize("command", ["training.train --help", "sat_tf --help"])
+def test_output_that_nobody_reads_ends_a_command_quietly(command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    options = {"stdout": writing, "stderr": subprocess.PIPE, "timeout": 60}
+    done = subprocess.run([sys.executable, "-m", *command.split()], **options)
+    assert done.stderr == b"" and done.returncode in (0, 141)
+
+
+def test_unexpected_errors_are_raised():
+    with pytest.raises(ZeroDivisionError):
+        exit_status(raiser(ZeroDivisionError()))
+    assert exit_status(raiser(ZeroDivisionError()), (ArithmeticError,)) == 2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "printed"), [("utf-8", b"\\udcff-\xc3\xbc\n"), ("ascii", b"\\udcff-\\xfc\n")]
+)
+def test_a_name_that_the_output_cannot_say_is_printed_with_escapes(encoding, printed, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert exit_status(lambda: print("\udcff-\u00fc", flush=True)) == 0
+    assert sys.stdout.buffer.getvalue() == printed
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # has no encoding
+    assert exit_status(lambda: print("\udcff")) == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "latin-1", "cp1252", "ascii"])
+def test_a_line_of_json_parses_in_any_encoding(encoding, monkeypatch):
+    values = {"caption": "\u00fcber \u732b \U0001f431", "image": "\udcff"}
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert exit_status(lambda: print(json_line(values), flush=True)) == 0
+    printed = sys.stdout.buffer.getvalue().decode(encoding)
+    assert json.loads(printed) == values
+    assert ("\u732b" in printed) is encoding.lower().startswith("utf")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # has no encoding
+    assert json_line("\u732b") == '"\u732b"'
+
+
+def test_an_interruption_may_have_its_own_status(capsys):
+    stop = KeyboardInterrupt("Stopped by SIGTERM.")
+    stop.status = 128 + signal.SIGTERM
+    assert exit_status(raiser(stop)) == 143
+    assert capsys.readouterr().err == "Stopped by SIGTERM.\n"
+
+
+ENDING = """
+import atexit, sys
+from sat_tf.util.commands import run_process
+{before}
+atexit.register(print, "bye")
+def main():
+    {end}
+run_process(main)
+"""
+READING = """
+import gc, threading
+import tensorflow as tf
+begun = threading.Event()
+def read(number):
+    if number:
+        begun.set()
+        threading.Event().wait()
+    return number
+dataset = tf.data.Dataset.range(2).map(lambda n: tf.numpy_function(read, [n], tf.int64))
+iterator = iter(dataset.prefetch(1))
+next(iterator)
+begun.wait()
+gc.disable()
+iterator.itself = iterator  # so that the interpreter's end would close it, and wait for ever
+del iterator
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "end", "status", "last"),
+    [
+        (READING, "return 3", 3, ""),  # ends though a thread of TensorFlow never does
+        ("", "sys.exit('no')", 1, "no"),
+        ("", "raise KeyError('x')", 1, "KeyError: 'x'"),
+    ],
+    ids=["reading", "exit", "error"],
+)
+def test_a_process_ends_with_the_status_of_its_command(before, end, status, last):
+    command = [sys.executable, "-c", ENDING.format(before=before, end=end)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (status, "bye\n")
+    assert not last or done.stderr.splitlines()[-1] == last
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "tensorflow")
+    frozen = []  # the process's own count falls whenever an object that was frozen dies
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    with pytest.raises(ImportError), loading():
+        assert gc.isenabled() is loaded
+        raise ImportError
+    assert gc.isenabled()
+    assert frozen == ([] if loaded else [True])
+
+
+@dataclass(frozen=True)
+class Flags:
+    """Flags of a command."""
+
+    out: str = "here"
+    """Folder of the figures, of the reports and of the maps, one of each for every image; by
+    default a new one (made beside
+    the photographs)."""
+
+
+def test_help_wraps_docstrings_to_the_terminal_alone(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit):
+        parse_flags(Flags, ["--help"], "a.command")
+    said = capsys.readouterr().out
+    assert "every image; by default a new one (made beside the photographs)." in said

@@ -1,0 +1,87 @@
+"""Atomic writes, whole and on the disk before the file gets its name; the cache's folder."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from sat_tf.util.files import default_cache_dir, write_atomically
+from tests.full_disk import full_disk
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file that was there before."""
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "stored"), [("gr\u00fcn\n", b"gr\xc3\xbcn\n"), (b"\0\xff", b"\0\xff")]
+)
+def test_text_is_written_as_utf_8_and_bytes_unchanged(path, content, stored):
+    write_atomically(path, content)
+    assert path.read_bytes() == stored
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_every_user_may_read_the_file(path, umask):
+    path.chmod(0o600)
+    before = os.umask(umask)
+    try:
+        write_atomically(path, "new")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("step", ["chmod", "fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_an_error_at_any_step_keeps_the_old_file_and_no_other(path, monkeypatch, step, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(type(error)):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(path):
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        write_atomically(path, b"x" * 10_000)
+    assert path.read_text() == "old"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_whole_content_is_synced_before_the_file_gets_its_name(path, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def note_sync(handle):
+        events.append(("sync", os.fstat(handle).st_ino, os.fstat(handle).st_size))
+        fsync(handle)
+
+    def note_replace(source, target):
+        events.append(("replace", os.stat(source).st_ino, target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    write_atomically(path, b"x" * 100_000)
+    written = path.stat().st_ino
+    assert events == [("sync", written, 100_000), ("replace", written, path)]
+
+
+def test_the_cache_is_the_library_s_own_or_in_the_user_s(monkeypatch):
+    monkeypatch.setenv("SAT_TF_CACHE", "own")
+    monkeypatch.setenv("XDG_CACHE_HOME", "all")
+    assert default_cache_dir() == Path("own")
+    monkeypatch.delenv("SAT_TF_CACHE")
+    assert default_cache_dir() == Path("all/sat_tf")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert default_cache_dir() == Path.home() / ".cache" / "sat_tf"

@@ -1,0 +1,276 @@
+"""A run's folder is refused to another configuration, other data, and a second process."""
+
+import dataclasses
+import errno
+import fcntl
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sat_tf.run_folder import RunFolder, read_vocabulary
+from sat_tf.trained import published, runs
+from sat_tf.util import files
+from sat_tf.util.fields import to_dict
+from sat_tf.vocabulary import Vocabulary
+from tests.training.run.stopped_runs import Killed, die_after, lock_holder
+from tests.training.small_runs import check_run_dir, train
+from training.data.dataset import read_data_dir
+from training.evaluate.command import main as evaluate
+from training.inputs import Inputs
+from training.run.config import read_run_config
+from training.run.ownership import (
+    BOXES,
+    PREDICTIONS,
+    Contents,
+    begin_run,
+    check_data,
+    claim,
+    data_records,
+    exclusive_lock,
+)
+from training.run.resolve import settled
+from training.train import main, parse, read_data
+
+WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
+
+
+def claimed(run_dir: Path, *flags: str) -> None:
+    """Makes a folder that of a run whose data is a vocabulary."""
+    config = parse([*flags]).config
+    records = data_records(RunFolder(run_dir), WORDS, {})
+    claim(run_dir, json.dumps(to_dict(config)), config.init_from, records)
+
+
+def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
+    run_dir, other = tmp_path / "run", ("--decoder.hidden_dim", "99")
+    claimed(run_dir)
+    check_run_dir(run_dir)
+    with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim` is 256 there and 99 here"):
+        check_run_dir(run_dir, *other)
+    with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim`"):
+        train(run_dir, *other)
+    (run_dir / "best.weights.h5").touch()  # finished, perhaps: nobody is told to remove it
+    with pytest.raises(runs.RunError, match="`--init-from .* its best weights") as error:
+        check_run_dir(run_dir, *other)
+    assert "remove" not in str(error.value)
+    assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
+
+
+def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoint(
+    tmp_path, monkeypatch
+):
+    def origin(folder) -> str:
+        (folder / "flickr8k_none").mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(folder)
+        claimed(tmp_path / "run", "--init-from", "flickr8k_none")
+        return json.loads((tmp_path / "run" / "origins.json").read_text())["flickr8k_none"]
+
+    claimed(tmp_path / "run", "--init-from", "flickr8k_none")
+    found = json.loads((tmp_path / "run" / "origins.json").read_text())
+    assert found == {"flickr8k_none": str(published.SHIPPED / "flickr8k_none")}
+    # It ended without a checkpoint, so its weights are taken again, from where the name leads now.
+    assert origin(tmp_path / "a") == str(tmp_path / "a" / "flickr8k_none")
+    (tmp_path / "run" / "checkpoints" / "epoch-001").mkdir(parents=True)
+    assert origin(tmp_path / "b") == str(tmp_path / "a" / "flickr8k_none")
+
+
+def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
+    claimed(tmp_path, "--fit.epochs", "5")
+    check_run_dir(tmp_path, "--fit.epochs", "6")
+    with pytest.raises(runs.RunError, match=r"`fit.epochs` is 5 there and 4 here"):
+        check_run_dir(tmp_path, "--fit.epochs", "4")
+
+
+def test_best_weights_without_a_checkpoint_are_not_trained_over(tmp_path):
+    claimed(tmp_path)
+    (tmp_path / "checkpoints" / "epoch-001").mkdir(parents=True)
+    (tmp_path / "best.weights.h5").touch()
+    check_run_dir(tmp_path)
+    (tmp_path / "checkpoints" / "epoch-001").rmdir()
+    for flags in ((), ("--fit.epochs", "99")):
+        with pytest.raises(runs.RunError, match="no checkpoint to resume from") as error:
+            check_run_dir(tmp_path, *flags)
+        for way in ("--run-dir", f"--init-from {tmp_path}"):
+            assert way in str(error.value)
+    (tmp_path / "best.weights.h5").unlink()
+    check_run_dir(tmp_path)
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
+    tmp_path, monkeypatch, call
+):
+    with monkeypatch.context() as patch:
+        die_after(patch, files, "sync", call)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process cleans nothing up
+        with pytest.raises(Killed):
+            claimed(tmp_path)
+    assert len(list(tmp_path.glob(".*.tmp"))) == 1
+    check_run_dir(tmp_path)
+    claimed(tmp_path)
+    names = ["config.json", "data.json", "vocabulary.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_a_folder_that_is_no_run_is_refused_and_an_empty_one_taken(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(runs.RunError, match="not empty and not a run.*`--run-dir`"):
+        train(tmp_path / "full")
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+    check_run_dir(tmp_path / "empty")
+
+
+# The lock.
+
+
+def test_a_second_process_is_turned_away_at_once(tmp_path, tiny, capsys):
+    run_dir = tmp_path / "run"
+    with exclusive_lock(run_dir):
+        assert main([*tiny, "--run-dir", str(run_dir), "--cache-dir", str(tmp_path / "cache")]) == 2
+        assert [path.name for path in run_dir.iterdir()] == [".lock"]
+    said = capsys.readouterr().err
+    assert said.startswith(f"Error: {run_dir} is in use: another process trains in it.")
+    assert "`--run-dir`" in said
+    with exclusive_lock(run_dir):
+        pass
+
+
+def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch):
+    from training import train as command
+
+    kept = []
+
+    def is_locked(*_, **__):
+        with pytest.raises(runs.RunError, match="in use"), exclusive_lock(tmp_path / "run"):
+            pass
+        kept.append(True)
+
+    monkeypatch.setattr(command, "train", is_locked)
+    monkeypatch.setattr(command, "report", is_locked)
+    assert main([*tiny, "--run-dir", str(tmp_path / "run")]) == 0
+    assert len(kept) == 2
+
+
+def test_the_lock_goes_with_a_killed_process(tmp_path):
+    with (
+        lock_holder(RunFolder(tmp_path).lock),
+        pytest.raises(runs.RunError, match="in use"),
+        exclusive_lock(tmp_path),
+    ):
+        pass
+    with exclusive_lock(tmp_path):
+        pass
+
+
+def refuse(monkeypatch, number: int) -> None:
+    """Lets every lock fail with this error of the operating system."""
+
+    def fail(*_, **__):
+        raise OSError(number, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, number):
+    refuse(monkeypatch, number)
+    with pytest.warns(UserWarning, match="without locks"), exclusive_lock(tmp_path / "run"):
+        pass
+
+
+# Records of what a run was made from.
+
+USED = {"train": Contents("1a2b", ("x.jpg",)), "dev": Contents("3c4d")}
+
+
+@pytest.fixture
+def folder(tmp_path) -> RunFolder:
+    """The folder of a run that has recorded its data."""
+    claim(tmp_path, "{}", records=data_records(RunFolder(tmp_path), WORDS, USED))
+    return RunFolder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("split", "found", "message"),
+    [
+        ("train", Contents("5e6f", ("x.jpg",)), "not those of the train split when.*`--data-dir`"),
+        ("dev", Contents("5e6f"), "not those of the dev split.*fingerprint 3c4d.*got 5e6f"),
+        ("dev", Contents("3c4d", ("y.jpg",)), "1 of the images cannot be read, but could.*'y.jpg'"),
+        ("train", Contents("1a2b"), "1 of the images can be read, but not in the train.*'x.jpg'"),
+    ],
+)
+def test_other_images_with_the_same_words_are_refused(folder, split, found, message):
+    check_data(folder, WORDS, USED)
+    with pytest.raises(runs.RunError, match=message):
+        check_data(folder, WORDS, USED | {split: found})
+
+
+@pytest.mark.parametrize(
+    ("teacher", "what", "flag"),
+    [
+        (BOXES, "boxes", "--attention.teacher"),
+        (PREDICTIONS, "predictions of other captioners", "--fit.predictions"),
+    ],
+)
+def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, what, flag):
+    used = USED | {teacher: Contents("7a8b")}
+    claim(folder.path, "{}", records=data_records(folder, WORDS, used))
+    message = f"{what} are not those of the training split when.*Give the same `{flag}`, or"
+    with pytest.raises(runs.RunError, match=message):
+        check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})
+
+
+def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):
+    other = Vocabulary.from_captions(["a zebra"], min_count=1)
+    with pytest.raises(runs.RunError, match="words of the training captions differ"):
+        check_data(folder, other, USED)
+    assert read_vocabulary(folder) == WORDS
+    other = dataclasses.replace(WORDS, words=(*WORDS.words[:-1], "zebra"))
+    other.save(folder.vocabulary)
+    with pytest.raises(runs.RunError, match="vocabulary.json is another run's.*Copy its own"):
+        read_vocabulary(folder)
+
+
+def test_a_run_keeps_the_split_of_its_folder(tmp_path):
+    """Also one that starts from it on the same folder, whatever path leads there."""
+    run_dir, data_dir, other = tmp_path / "run", tmp_path / "data", tmp_path / "other"
+    data_dir.mkdir()
+    (tmp_path / "link").symlink_to(data_dir)
+    folder = ("--recipe", "folder_soft")
+    claimed(run_dir, *folder, "--data.held-out", "0.125,0.25")
+    RunFolder(run_dir).data_dir.write_text(f"{data_dir}\n")
+    new, started = (parse([*folder, *f]).config for f in ((), ("--init-from", str(run_dir))))
+
+    def held_out(config, run_dir, data_dir=data_dir):
+        return settled(config, run_dir, data_dir).data.held_out
+
+    assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
+    assert held_out(started, other, tmp_path / "link") == "0.125,0.25"
+    assert held_out(new, other) is held_out(started, other, tmp_path) is None
+
+
+def test_a_contact_sheet_that_a_kill_prevented_is_drawn_at_the_next_start(photographs, tmp_path):
+    folder = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
+    folder.contact_sheet.unlink()
+    config = read_run_config(folder.path)
+    places = photographs.cache_dir, photographs.data_dir
+    read = read_data(config, folder.path, *places, say=lambda _: None)
+    inputs = Inputs(*[SimpleNamespace(known={})] * 2)
+    begin_run(folder, read.settings, None, read.data, inputs, read.dataset, read.data_dir)
+    assert folder.contact_sheet.is_file()
+
+
+def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):
+    flags = ["--run-dir", str(photographs.run_dir), "--cache-dir", str(photographs.cache_dir)]
+    assert evaluate([*flags, "--figures", "1", "--out", str(tmp_path)]) == 0
+    assert "flickr8k dev, 3 images" in capsys.readouterr().out
+    copy = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
+    copy.data_dir.write_text("/gone\n")
+    assert read_data_dir(copy) is None
+    assert evaluate(["--run-dir", str(copy)]) == 2
+    assert "--data-dir" in capsys.readouterr().err

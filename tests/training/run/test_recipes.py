@@ -1,0 +1,136 @@
+"""Every recipe is one the command line and the run folder can hold."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from sat_tf.run_folder import read_config
+from sat_tf.trained.published import locate
+from sat_tf.util.fields import from_dict, to_dict
+from training.run.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
+from training.run.init_from import check_init_from
+from training.run.recipes import RECIPES
+from training.train import parse
+
+THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]
+TWO = ["flickr30k", "coco", "folder"]
+NAMES = [f"{data}_{kind}" for data in THREE for kind in ("soft", "hard", "none")]
+NAMES += [f"{data}_{kind}" for data in TWO for kind in ("soft", "hard")]
+NAMES.append("folder_from_flickr8k")
+
+
+def test_the_recipes_are_those_promised():
+    assert list(RECIPES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_survives_json_and_the_command_line(name):
+    text = json.dumps(to_dict(RECIPES[name]))
+    assert from_dict(RunConfig, json.loads(text)) == RECIPES[name]
+    assert parse(["--recipe", name]).config == RECIPES[name]
+
+
+def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = parse(["--recipe", "flickr8k_hard"]).config
+    with pytest.raises(ValueError, match="`--init-from`: .*train `--recipe flickr8k_soft` with"):
+        check_init_from(config, Path("runs/flickr8k_hard"))
+    first = tmp_path / "runs" / "flickr8k_soft"
+    first.mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match="`--init-from`: .*flickr8k_soft, which has no config.json"
+    ):
+        check_init_from(config, Path("runs/flickr8k_hard"))
+    (first / "config.json").touch()
+    check_init_from(config, Path("runs/flickr8k_hard"))
+    for name in ("captioner.json", "step.tflite"):
+        (first / name).touch()
+    with pytest.raises(ValueError, match="an export for LiteRT: name the run that it was made of"):
+        check_init_from(config, Path("runs/flickr8k_hard"))
+
+
+def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
+    ours, theirs = RECIPES["folder_from_flickr8k"], read_config(locate("flickr8k_soft"))
+    same = ("name", "layer", "image_size", "resize")
+    for key in same:
+        assert getattr(ours.encoder, key) == getattr(theirs.encoder, key)
+    dropout = {k: v for k, v in vars(theirs.decoder).items() if k.endswith("_dropout")}
+    assert dataclasses.replace(ours.decoder, **dropout) == theirs.decoder
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("jp", "jp is a country; the language is ja"),
+        ("kr", "the language is ko"),
+        ("ua", "the language is uk"),
+        ("kz", "the language is kk"),
+        ("deu", "expected de, the same language"),
+        ("zh_CN", "expected zh-CN, with a hyphen"),
+        ("en-UK", "expected en-GB, the same language"),
+        ("sp", "es .Spanish."),
+        ("de-DEU", "expected a code.*'de-DEU'"),
+        ("zh-yue", "expected yue, the same language"),
+        ("xx", "expected a code such as en, de or zh-Hans, got 'xx'"),
+        ("German", "expected a code.*'German'"),
+    ],
+)
+def test_a_code_that_is_no_language_is_an_error_that_names_the_language(language, said):
+    with pytest.raises(ValueError, match=f"`--data.language`.*{said}"):
+        DataConfig(language=language)
+
+
+@pytest.mark.parametrize(
+    "language", ["zh-Hant", "pt-BR", "sr-Latn", "az-Cyrl", "iw", "prs", "ckb", "kmr", "es-419"]
+)
+def test_other_right_codes_are_taken(language):
+    assert DataConfig(language=language).language == language
+
+
+def test_tokens_are_the_languages_unless_chosen():
+    assert DataConfig(language="zh").unit == "characters"
+    split = DataConfig(language="zh", tokens="words").splitting
+    assert (split["unit"], split["segmenter"]) == ("words", "icu")
+    assert DataConfig(language="zh", tokens="words", segmenter="spaces").splitting | split == split
+    assert DataConfig(language="th").splitting["segmenter"] == "icu"
+    assert DataConfig().splitting["segmenter"] == "spaces"
+    with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
+        DataConfig(language="zh", tokens="words", segmenter="mecab")
+
+
+@pytest.mark.parametrize(
+    ("group", "cls", "values"),
+    [
+        ("data", DataConfig, {"min_count": 0}),
+        ("data", DataConfig, {"random_crop": 0.6}),
+        ("data", DataConfig, {"max_length": 0}),
+        ("optimizer", OptimizerConfig, {"learning_rate": 0.0}),
+        ("optimizer", OptimizerConfig, {"clip_norm": -5.0}),
+        ("fit", FitConfig, {"batch_size": 0}),
+        ("fit", FitConfig, {"label_smoothing": 1.0}),
+        ("fit", FitConfig, {"figures": -1}),
+    ],
+)
+def test_a_run_that_cannot_be_is_never_described(group, cls, values):
+    (name,) = values
+    with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
+        cls(**values)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("data.random_crop", "0.1"),
+        ("optimizer.encoder_learning_rate", "1e-05"),
+    ],
+)
+def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, value, capsys):
+    flags = ["--recipe", "scenes_soft", f"--{key}", value]
+    parse(flags)
+    with pytest.raises((SystemExit, ValueError)) as error:
+        parse([*flags, "--encoder.trainable", "False"])
+    said = str(error.value) + capsys.readouterr().err
+    said = " ".join(said.replace("│", " ").split())
+    assert f"`--{key}`: expected" in said and "for a frozen encoder" in said and value in said

@@ -1,0 +1,1 @@
+"""A run: its configuration, its objects, its folder, exact resume and logs."""

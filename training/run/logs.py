@@ -1,0 +1,302 @@
+"""Logs of a run: TensorBoard's files, without a point twice or missing, and lines in the terminal.
+
+Callbacks that add to the logs of an epoch come first: the others write what is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.model import spans_workers
+from sat_tf.objectives.likelihood import ATTENTION_MEANS
+from sat_tf.stderr import progress_bar
+from sat_tf.util.files import sync, write_json
+from training.data.examples import Split
+from training.data.image_loader import InputSource
+from training.run.strategy import on_chief
+from training.tables import counted
+
+UNIFORM_ENTROPY = 0.98
+"""Attention counts as uniform if its entropy exceeds this share of log L."""
+CONSTANT_VARIATION = 0.005
+"""Attention counts as constant if `alpha_variation` is below this."""
+
+_ON_THE_BAR = ("loss", "nll", "beta")  # of captioners; digit systems have others
+_MOST_ON_THE_BAR = 3
+_GROUPS = {
+    "optimizer": ("learning_rate", "gradient_norm"),
+    "attention": ("beta", *ATTENTION_MEANS),
+    "scores": ("bleu_4", "cider", "distinct", "error", "accuracy"),
+}
+_POINT_EVERY = 20  # steps
+
+
+class Validate(keras.callbacks.Callback):
+    """Adds the scores of the dev split to the logs, with the prefix `val_`."""
+
+    def __init__(self, scores: Callable[[], Mapping[str, float]]) -> None:
+        super().__init__()
+        self._scores = scores
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs |= {f"val_{name}": value for name, value in self._scores().items()}
+
+
+class LearningRate(keras.callbacks.Callback):
+    """Adds the learning rate of the next step to the logs."""
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs["learning_rate"] = float(np.asarray(self.model.optimizer.learning_rate))
+
+
+class _TensorBoard(keras.callbacks.Callback):
+    """Opens folders of a run's logs. Each point is flushed before the next checkpoint is written.
+
+    Keras' own callback flushes at the end of training alone, and knows no groups.
+    """
+
+    def __init__(self, log_dir: Path, *parts: str) -> None:
+        super().__init__()
+        self._folders = {part: str(log_dir / part) for part in parts}
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._writers = {k: tf.summary.create_file_writer(v) for k, v in self._folders.items()}
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def _write(self, part: str, values: Mapping[str, float], step: int) -> None:
+        with self._writers[part].as_default(step=step):
+            for tag, value in values.items():
+                tf.summary.scalar(tag, value)
+        self._writers[part].flush()
+
+
+class TensorBoardScalars(_TensorBoard):
+    """Writes the logs of each epoch, dev scores under `validation`, grouped by what they tell."""
+
+    def __init__(self, log_dir: Path) -> None:
+        super().__init__(log_dir, "train", "validation")
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        parts: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
+        for name, value in logs.items():
+            part, bare = ("validation", name[4:]) if name.startswith("val_") else ("train", name)
+            group = next((group for group, names in _GROUPS.items() if bare in names), "objective")
+            parts[part][f"{group}/{bare}"] = value
+        for part, values in parts.items():
+            self._write(part, values, epoch)
+
+
+class TensorBoardSteps(_TensorBoard):
+    """Writes the loss of every twentieth batch.
+
+    Logs are means over the epoch so far; the difference of their sums is the batch alone. Runs of
+    several processes write none.
+
+    Args:
+        log_dir: Folder of the logs.
+        position: Returns the steps taken so far.
+    """
+
+    def __init__(self, log_dir: Path, position: Callable[[], int]) -> None:
+        super().__init__(log_dir, "steps")
+        self._position = position
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._step = self._position()
+        alone = not spans_workers(self.model.distribute_strategy)  # else all would have to read
+        self._due = alone and self._step % _POINT_EVERY == 0
+        if self._due:
+            self._before = self._sums()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        if self._due:
+            sums, weights = self._sums() - self._before
+            names = self.model.metrics[0].names
+            means = {n: s / w for n, s, w in zip(names, sums, weights, strict=True) if w}
+            values = {f"steps/{name}": means[name] for name in ("loss", "nll") if name in means}
+            self._write("steps", values, self._step)
+
+    def _sums(self) -> np.ndarray:
+        means = self.model.metrics[0]
+        return np.stack([means.sums, means.weights])
+
+
+class TensorBoardFigures(_TensorBoard):
+    """Writes figures of the model after each epoch."""
+
+    def __init__(self, draw: Callable[[], Mapping[str, np.ndarray | str]], log_dir: Path) -> None:
+        super().__init__(log_dir, "figures")
+        self._draw = draw
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        writer = self._writers["figures"]
+        with writer.as_default(step=epoch):
+            for tag, figure in self._draw().items():
+                if isinstance(figure, str):
+                    tf.summary.text(tag, figure)
+                else:
+                    tf.summary.image(tag, figure[np.newaxis])
+        writer.flush()
+
+
+def read_scalar(folder: Path, tag: str) -> list[tuple[int, float]]:
+    """Reads a scalar of a folder of TensorBoard's files: (step, value), by step.
+
+    A damaged file is read as far as it is whole.
+    """
+    points = {}
+    for path in sorted(folder.glob("*tfevents*")):
+        with contextlib.suppress(tf.errors.DataLossError):
+            for record in tf.data.TFRecordDataset(str(path)):
+                event = tf.compat.v1.Event.FromString(record.numpy())
+                for value in event.summary.value:
+                    if value.tag == tag:
+                        points[event.step] = float(tf.make_ndarray(value.tensor))
+    return sorted((step, value) for step, value in points.items() if math.isfinite(value))
+
+
+@on_chief
+def remove_from(log_dir: Path, epoch: int, step: int = 0) -> None:
+    """Removes the records of `epoch` (from 0) and later ones, which are about to be logged again.
+
+    A process that was killed between logging an epoch and saving its checkpoint would otherwise
+    leave two points there. Half-written records are removed as well.
+
+    Args:
+        log_dir: Folder of the logs.
+        epoch: Epochs done.
+        step: Steps done in all epochs together, for the records of steps.
+    """
+    for path in sorted(log_dir.rglob("*tfevents*")):
+        first = step if path.parent.name == "steps" else epoch
+        records, whole = [], True
+        try:
+            for record in tf.data.TFRecordDataset(str(path)):
+                records.append(record.numpy())
+        except tf.errors.DataLossError:
+            whole = False
+        kept = [record for record in records if not _is_late(record, first)]
+        if len(kept) == len(records) and whole:
+            continue
+        temporary = path.with_name(".writing-events")
+        with tf.io.TFRecordWriter(str(temporary)) as writer:
+            for record in kept:
+                writer.write(record)
+        sync(temporary)
+        os.replace(temporary, path)
+
+
+def _is_late(record: bytes, first: int) -> bool:
+    event = tf.compat.v1.Event.FromString(record)
+    return event.HasField("summary") and event.step >= first
+
+
+class NoteUnreadable(keras.callbacks.Callback):
+    """Names images that turned out to be unreadable, once per epoch that finds some.
+
+    Args:
+        sources: Split -> its inputs.
+        path: Returns the file of a split's name, which then has all images left out, with reasons.
+        say: Receives the messages.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[Split, InputSource],
+        path: Callable[[str], Path],
+        say: Callable[[str], Any],
+    ) -> None:
+        super().__init__()
+        self._sources, self._path, self._say = sources, path, say
+        self._told = {split.name: len(source.known) for split, source in sources.items()}
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        for split, source in self._sources.items():
+            count, path = len(source.found), self._path(split.name)
+            if count > self._told[split.name]:
+                self._told[split.name] = count
+                write_json(path, split.unusable(source.found))
+                images = counted(count, "image")
+                self._say(f"Warning: skipped {images} of the {split.name} split, see {path}.")
+
+
+class EpochProgress(keras.callbacks.Callback):
+    """Shows a bar with three metrics in a terminal, a line every half minute in a log.
+
+    Keras' own bar shows all metrics, which wraps in a terminal of 100 columns, and shows nothing in
+    a log before the end of an epoch.
+
+    Args:
+        epochs: Epochs of the run.
+        steps: Steps of a whole epoch.
+    """
+
+    def __init__(self, epochs: int, steps: int) -> None:
+        super().__init__()
+        self._epochs, self._steps = epochs, steps
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._title, self._begun = f"Epoch {epoch + 1}/{self._epochs}", time.monotonic()
+        self._bar = progress_bar(
+            self._steps, self._title, "steps", done=self._steps - self.params["steps"]
+        )
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        # Reading a metric waits for the device: only when the bar was just drawn.
+        if self._bar.update(1):
+            self._set_metrics(logs)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        self._set_metrics(logs)
+        self._bar.close()
+        scores = ", ".join(f"{name} {_short(float(value))}" for name, value in logs.items())
+        print(f"{self._title}: {time.monotonic() - self._begun:.0f} s, {scores}", flush=True)
+
+    def _set_metrics(self, logs: Mapping[str, float]) -> None:
+        first = [name for name in _ON_THE_BAR if name in logs] or list(logs)
+        shown = {name: f"{float(logs[name]):.2f}" for name in first[:_MOST_ON_THE_BAR]}
+        self._bar.set_postfix(shown, refresh=False)
+
+
+def _short(value: float) -> str:
+    """Formats a metric; learning rates and the like keep two digits, other small values are 0."""
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:.3g}" if 1e-8 < abs(value) < 0.01 else f"{value:.2f}"
+
+
+class AttentionCollapseWarning(keras.callbacks.Callback):
+    """Warns if attention is uniform, or the same at every word.
+
+    Uniform: the entropy of alpha exceeds `UNIFORM_ENTROPY` of log L. Constant: `alpha_variation` is
+    below `CONSTANT_VARIATION`. Both are means over the training captions of the epoch.
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        entropy, variation = logs.get("alpha_entropy"), logs.get("alpha_variation")
+        if entropy is None:
+            return
+        if entropy > UNIFORM_ENTROPY:
+            self._warn(epoch, "uniform", f"entropy is {entropy:.3f} of log L")
+        elif variation < CONSTANT_VARIATION:
+            self._warn(epoch, "constant over time", f"alpha_variation is {variation:.4f}")
+
+    def _warn(self, epoch: int, collapse: str, evidence: str) -> None:
+        warnings.warn(
+            f"Epoch {epoch + 1}: attention has collapsed, it is {collapse} ({evidence}).",
+            stacklevel=2,
+        )

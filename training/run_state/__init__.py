@@ -1,1 +1,0 @@
-"""State of a run: whose its folder is, checkpoints and exact resume, signals, logs."""
