@@ -23,7 +23,7 @@ from sat_tf.scores.meteor_words import function_words
 from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.trained.limits import FAMILIARITY, limit_files
-from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags
+from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags, run_process
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.config import DataSet
@@ -266,3 +266,7 @@ def evaluate_captions(arguments: Arguments) -> None:
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
     out = arguments.out or RunFolder(path.with_suffix("")).evaluation(split.name)
     write_evaluation(out, heading, report, rows)
+
+
+if __name__ == "__main__":
+    run_process(main)
