@@ -32,7 +32,7 @@ import tyro
 from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.measure import command
-from training.metrics.bootstrap import interval_over_images
+from training.evaluation.bootstrap import interval_over_images
 from training.tables import text_table
 
 FAR = ("text", "digits", "screenshots", "drawings", "charts", "satellite", "textures")

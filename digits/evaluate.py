@@ -33,7 +33,7 @@ from sat_tf.util.commands import check_folder, exit_status, parse_flags
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.examples import SPLITS, canonical_split
-from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
+from training.evaluation.report import REPORT_FILE, format_scores, package_versions, write_report
 from training.run.checkpoints import last_progress
 from training.run.decide import check_own_images, peek_flag
 

@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
     search = _search(arguments.search, captioner)
     if arguments.json or arguments.html is not None:
         from sat_tf.trained import viewer
-        from training.evaluate.reports import caption_fields
+        from training.evaluation.report import caption_fields
     failed, entries = 0, []
     for path, figure, photo in zip(images, figures, read_ahead(images, try_decode), strict=True):
         if isinstance(photo, ValueError):

@@ -30,16 +30,16 @@ from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
 from training.data.sources import load_split
-from training.evaluate.reports import (
+from training.evaluation.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
+from training.evaluation.pointing import SIZES, sums_and_sizes
+from training.evaluation.report import (
     CAPTIONS_FILE,
     REPORT_FILE,
     number,
     parse_captions,
     read_grounding,
 )
-from training.metrics.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
-from training.metrics.captions import CaptionScores, paired_over_seeds, score_captions
-from training.metrics.grounding import SIZES, sums_and_sizes
+from training.evaluation.scores import CaptionScores, paired_over_seeds, score_captions
 from training.tables import text_table
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from training.run.decide import check_data_dir
 
 if TYPE_CHECKING:
     from training.inputs import Data
-    from training.teach.word_predictions import WordPredictions
+    from training.teachers.distillation import WordPredictions
 
 _BATCH = 64
 
@@ -120,9 +120,9 @@ def predict(
     from training.data.batches import pad_tokens, scoring_plan
     from training.data.image_loader import Views
     from training.data.input_source import open_input_source
-    from training.evaluate.reading import Reading
+    from training.evaluation.reading import Reading
     from training.lineage import teachers_of
-    from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
+    from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity
 
     teachers, table = [], data.table
     for folder, config in configs.items():

@@ -13,7 +13,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.trained.limits import LEVELS, Confidence, Familiarity, Limits, caption_evidence
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import finite, write_atomically
-from training.metrics.bootstrap import FEW
+from training.evaluation.bootstrap import FEW
 from training.metrics.calibration import OF_EACH, cross_validated, enough, fit_confidence, judge
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
     from training.data.examples import Split
     from training.data.image_loader import InputSource
-    from training.metrics.bootstrap import Interval
+    from training.evaluation.bootstrap import Interval
 
 MOST = 6000
 """Images of a split whose annotations are read, spread over it."""

@@ -27,7 +27,7 @@ from sat_tf.util.fields import to_dict
 from sat_tf.util.files import default_cache_dir, write_atomically
 from training.data.dataset import read_data_dir
 from training.data.examples import canonical_split
-from training.evaluate.reports import SIGNATURE, score_rows
+from training.evaluation.report import SIGNATURE, score_rows
 from training.run.config import RunConfig, read_run_config
 from training.tables import markdown_table
 
@@ -256,8 +256,8 @@ def compare(
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
     from training.data.input_source import open_input_source
-    from training.evaluate.reading import Reading
-    from training.metrics.captions import score_captions
+    from training.evaluation.reading import Reading
+    from training.evaluation.scores import score_captions
 
     captions, scores = [], []
     for captioner in (full, compact):

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner
     from training.data.examples import Split
     from training.data.image_loader import InputSource
+    from training.evaluation.validation import Validation
     from training.inputs import Data, Inputs
     from training.run.build import Features
     from training.run.config_groups import FitConfig
-    from training.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def validation_of(
 ) -> Validation:
     """Makes the validation of a run, which nothing loads before the first epoch has ended."""
     from sat_tf.trained.captioning import TrainedCaptioner
-    from training.validation import Validation
+    from training.evaluation.validation import Validation
 
     captioner = TrainedCaptioner(model, data.vocabulary)
     return Validation(captioner, data, inputs.dev, fit, bounds)
@@ -293,7 +293,7 @@ def report(
     """Evaluates a trained run on dev, and says what is next."""
     from sat_tf.util.fields import flat, to_dict
     from training import little_data
-    from training.evaluate.evaluation import Request, evaluate_run
+    from training.evaluation.evaluation import Request, evaluate_run
 
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)

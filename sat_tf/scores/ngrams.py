@@ -2,7 +2,7 @@
 
 It takes the document frequencies of CIDEr from the references of the images it scores, so that
 fewer images give another scale. `CiderD` can have those of other captions: of the training's, for
-rewards (`training.teach.rewards`) and for the score after each epoch.
+rewards (`training.teachers.rewards`) and for the score after each epoch.
 """
 
 from __future__ import annotations

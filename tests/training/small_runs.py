@@ -14,7 +14,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.util.errors import TablesError
 from training import train as command
-from training.metrics import captions
+from training.evaluation import scores as captions
 from training.run import model, ownership
 from training.run.config import RunConfig, read_run_config
 from training.run.logs import Validate

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from training.compare import main
-from training.metrics import bootstrap
+from training.evaluation import bootstrap
 
 
 @pytest.fixture(autouse=True)

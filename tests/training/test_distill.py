@@ -15,7 +15,7 @@ from training.distill import main, predict
 from training.inputs import load_data
 from training.lineage import Teachers, teachers_of
 from training.run.config import read_run_config
-from training.teach.word_predictions import WordPredictions
+from training.teachers.distillation import WordPredictions
 
 
 @pytest.fixture(scope="module")

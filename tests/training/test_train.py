@@ -21,12 +21,12 @@ from tests.training.run.stopped_runs import (
 )
 from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training import train as command
+from training.evaluation.validation import Validation
 from training.run.logs import Validate
 from training.run.recipes import RECIPES
 from training.run.resume import CheckpointAndStop
 from training.run.strategy import make_strategy
 from training.train import main, parse
-from training.validation import Validation
 
 
 def test_any_key_is_a_flag_nested_ones_with_dots():

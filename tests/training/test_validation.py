@@ -11,9 +11,9 @@ from sat_tf.config import SearchConfig
 from training.captioning import Captioning
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
+from training.evaluation.validation import Validation, caption_frequencies, quick_scores
 from training.run.config_groups import FitConfig
 from training.run.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
-from training.validation import Validation, caption_frequencies, quick_scores
 
 
 def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(monkeypatch):

@@ -30,7 +30,7 @@ from training.data.config import DataSet
 from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split
 from training.data.sources import Source
-from training.evaluate.reports import (
+from training.evaluation.report import (
     CAPTIONS_FILE,
     MARKDOWN_FILE,
     REPORT_FILE,
@@ -39,7 +39,7 @@ from training.evaluate.reports import (
     parse_captions,
     write_evaluation,
 )
-from training.metrics.captions import score_captions
+from training.evaluation.scores import score_captions
 from training.run.config import read_run_config
 from training.run.decide import check_apart, peek_flag
 from training.tables import counted
@@ -192,7 +192,7 @@ def run(arguments: Arguments) -> None:
         check_apart("--out", out, data_dir)
     with loading():
         from sat_tf.trained.runs import load_captioner
-        from training.evaluate.evaluation import Request, evaluate_run
+        from training.evaluation.evaluation import Request, evaluate_run
 
     captioner = load_captioner(folder.path)
     if arguments.inference is not None:

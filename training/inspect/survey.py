@@ -42,7 +42,7 @@ from training.data.config import DataConfig
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, AnyImage, Split
 from training.data.image_loader import ImageLoader, check_readable
 from training.data.sources import Source
-from training.metrics.captions import ORDERS, note_on_scores
+from training.evaluation.scores import ORDERS, note_on_scores
 from training.run.build import kept_words_of
 from training.run.config import RunConfig
 from training.run.init_from import check_init_from

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sat_tf.trained.limits import Confidence, known_share, sigmoid
-from training.metrics.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
+from training.evaluation.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
 
 BINS = 15
 _BEYOND_DOUBT = 4.0  # standard deviations of a bin's gap

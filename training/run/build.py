@@ -44,7 +44,7 @@ def features_of(config: RunConfig, data: Data) -> Features:
     """
     bounds = None
     if config.attention.kind == "hard":
-        from training.evaluate.bounds import quick_bounds as bounds
+        from training.evaluation.bounds import quick_bounds as bounds
     return Features(
         origin_of(config),
         teachers_of(config.attention, config.fit),
@@ -67,11 +67,11 @@ def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
     file = Path(attention.teacher) if attention.teacher else None
     teachers: list[Teacher] = []
     if attention.supervision_weight:
-        from training.teach.attention_targets import box_teacher
+        from training.teachers.boxes import box_teacher
 
         teachers.append(box_teacher(file))
     if fit.distillation_weight:
-        from training.teach.word_predictions import prediction_teacher
+        from training.teachers.distillation import prediction_teacher
 
         teachers.append(prediction_teacher(Path(fit.predictions), fit.distillation_weight))
     return teachers
@@ -82,7 +82,7 @@ def objective_of(config: RunConfig, table: CaptionTable, vocabulary: Vocabulary)
     if config.reward.metric == "none":
         fit = config.fit
         return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
-    from training.teach.rewards import reward_objective
+    from training.teachers.rewards import reward_objective
 
     parts = config.reward, config.attention, config.search
     return reward_objective(*parts, table, vocabulary, config.data.language)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.sat_tf.layers.decoder_numpy import SEED, B, K, L, T, make_batch, make_decoder, softmax
-from training.evaluate.bounds import nwgm_gaps, sampled_log_likelihood
+from training.evaluation.bounds import nwgm_gaps, sampled_log_likelihood
 
 
 class LookAt:

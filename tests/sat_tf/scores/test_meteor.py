@@ -13,7 +13,7 @@ from sat_tf.scores.meteor_scoring import ENGLISH, Match, Meteor, align, meteor_s
 from sat_tf.scores.meteor_words import java_hash, split_english
 from sat_tf.util.errors import TablesError
 from tests.sat_tf.scores.java_programs import jar_statistics
-from training.metrics.captions import paired_over_seeds, score_captions, score_interval
+from training.evaluation.scores import paired_over_seeds, score_captions, score_interval
 
 # Caption, references: one thing that METEOR treats apart in each.
 PAIRS = [

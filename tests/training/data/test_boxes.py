@@ -29,7 +29,7 @@ from training.data.boxes import (
     visible_boxes,
 )
 from training.data.examples import DataError, Example, Split
-from training.metrics.grounding import centres_inside
+from training.evaluation.pointing import centres_inside
 
 XML = """<annotation><filename>a.jpg</filename>
 <size><width>200</width><height>100</height><depth>3</depth></size>

@@ -13,7 +13,7 @@ from tests.training.small_runs import report_of
 from training import compare
 from training.data.examples import DataError, Example, Split
 from training.evaluate.command import main
-from training.evaluate.reports import caption_rows, captions_of, parse_captions, read_grounding
+from training.evaluation.report import caption_rows, captions_of, parse_captions, read_grounding
 
 PATH = Path("theirs.json")
 PIXELS = np.zeros([2, 2, 3], np.uint8)

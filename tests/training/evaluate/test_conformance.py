@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from training.evaluate.command import main
-from training.metrics.captions import score_captions
+from training.evaluation.scores import score_captions
 
 USES_METEOR = True  # see tests/training/conftest.py
 

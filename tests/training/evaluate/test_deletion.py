@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import Vocabulary
-from training.evaluate import command, deletion
+from training.evaluate import command
 from training.evaluate.command import check_deletion, main
-from training.evaluate.deletion import SHARES, delete, orders_of
-from training.metrics.bootstrap import FEW
+from training.evaluation import deletion
+from training.evaluation.bootstrap import FEW
+from training.evaluation.deletion import SHARES, delete, orders_of
 
 GRID = (4, 5)
 LOCATIONS = 20

@@ -12,9 +12,9 @@ from training.data.boxes import place_boxes
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.evaluation import evaluate
-from training.evaluate.grounding import generated_grounding, ground_drawn
-from training.evaluate.reading import Reading
+from training.evaluation.evaluation import evaluate
+from training.evaluation.grounding import generated_grounding, ground_drawn
+from training.evaluation.reading import Reading
 from training.run.config import read_run_config
 
 

@@ -14,10 +14,10 @@ from training.data.input_source import open_input_source
 from training.data.sources import load_split
 from training.data.sources.scenes import load as load_scenes
 from training.evaluate.command import main
-from training.evaluate.grounding import ground
-from training.evaluate.page import Evaluation, page_images
-from training.evaluate.reading import Reading
-from training.metrics.grounding import SIZES
+from training.evaluation.grounding import ground
+from training.evaluation.page import Evaluation, page_images
+from training.evaluation.pointing import SIZES
+from training.evaluation.reading import Reading
 from training.run.config import DataConfig
 
 LEFT = [0.0, 0.0, 0.5, 1.0]
@@ -147,7 +147,7 @@ def test_a_missing_or_wrong_file_is_an_error_before_annotations_are_computed(
     def too_late(*_):
         raise AssertionError("annotations are computed")
 
-    monkeypatch.setattr("training.evaluate.evaluation.open_input_source", too_late)
+    monkeypatch.setattr("training.evaluation.evaluation.open_input_source", too_late)
     path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
     flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
     assert main([*map(str, flags), "--boxes", str(tmp_path / "none")]) == 2

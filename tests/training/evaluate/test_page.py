@@ -12,9 +12,9 @@ import sat_tf
 from tests.page_data import decode_map, embedded
 from training.data.examples import Split
 from training.data.sources import scenes
-from training.evaluate.grounding import BoxGrounding
-from training.evaluate.page import Evaluation, learning_curve, page_images, reliability_chart
-from training.evaluate.reading import Reading
+from training.evaluation.grounding import BoxGrounding
+from training.evaluation.page import Evaluation, learning_curve, page_images, reliability_chart
+from training.evaluation.reading import Reading
 from training.metrics.calibration import WordConfidence, reliability
 
 

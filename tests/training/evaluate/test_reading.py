@@ -7,8 +7,8 @@ import tensorflow as tf
 import sat_tf
 from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.bounds import Bounds, sampled_log_likelihood
-from training.evaluate.reading import Reading
+from training.evaluation.bounds import Bounds, sampled_log_likelihood
+from training.evaluation.reading import Reading
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.evaluate.reports import format_scores, write_report
+from training.evaluation.report import format_scores, write_report
 
 REPORT = {
     "versions": {"numpy": "2.0"},

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from training.metrics import bootstrap
-from training.metrics.bootstrap import FEW, SAMPLES, SMALL, VARIED, resampled_means
-from training.metrics.captions import (
+from training.evaluation import bootstrap
+from training.evaluation.bootstrap import FEW, SAMPLES, SMALL, VARIED, resampled_means
+from training.evaluation.scores import (
     CaptionScores,
     bleu_scores,
     few_images_note,

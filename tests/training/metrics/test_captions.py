@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from training.metrics.captions import score_captions
-from training.validation import caption_frequencies, quick_scores
+from training.evaluation.scores import score_captions
+from training.evaluation.validation import caption_frequencies, quick_scores
 
 REFERENCES = {
     "a": ["A dog runs across the green grass .", "The brown dog is running outside ."],

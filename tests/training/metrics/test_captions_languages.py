@@ -5,8 +5,8 @@ import pytest
 from sat_tf.scores import score_tokens
 from sat_tf.scores.meteor_scoring import STATISTICS, tables_of
 from sat_tf.scores.score_tokens import ScoreTokens, split_lines, tokens_version
-from training.metrics import captions as metrics
-from training.metrics.captions import score_captions
+from training.evaluation import scores as metrics
+from training.evaluation.scores import score_captions
 
 CHINESE = {"a": "一只狗在跑。", "b": "两个 孩子"}
 REFERENCES = {"a": ["一只狗在跑", "狗跑"], "b": ["两个孩子在玩"]}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.metrics.grounding import grounding_scores, score_phrases, union_coverage
+from training.evaluation.pointing import grounding_scores, score_phrases, union_coverage
 
 CORNER = (0.0, 0.0, 0.5, 0.5)  # top left quarter: four of the sixteen cells of a 4 x 4 grid
 

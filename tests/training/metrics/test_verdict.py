@@ -3,7 +3,7 @@
 import pytest
 
 from sat_tf.scores.score_tokens import split_captions
-from training.metrics.captions import verdict
+from training.evaluation.scores import verdict
 
 NAMES = [f"thing{n}" for n in range(12)]
 REFERENCES = {name: [f"a {name} stands here", "something"] for name in NAMES}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from sat_tf import weights
 from training.data import feature_store as features
-from training.evaluate import evaluation as run_evaluation
+from training.evaluation import evaluation as run_evaluation
 from training.run import logs as event_files
 from training.run.checkpoints import Checkpoints
 from training.run.logs import Validate

@@ -10,7 +10,7 @@ from tests.training.data.small_captions import epochs, table_of
 from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, place_boxes
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.image_loader import ImageSource
-from training.teach.attention_targets import attention_targets
+from training.teachers.boxes import attention_targets
 
 SIZE = 8
 LEFT_HALF = (0.0, 0.0, 1.0, 0.5)

@@ -15,7 +15,13 @@ from training.data.captions import CaptionTable, Rows
 from training.run.config import DataConfig, RewardConfig, RunConfig, check_available
 from training.run.resume import CheckpointAndStop
 from training.run.strategy import make_strategy
-from training.teach.rewards import BleuReward, CiderReward, MeteorReward, references_of, reward_of
+from training.teachers.rewards import (
+    BleuReward,
+    CiderReward,
+    MeteorReward,
+    references_of,
+    reward_of,
+)
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 IMAGES, CAPTIONS, WORDS = 8, 5, 12
@@ -112,7 +118,7 @@ class FakeMeteor:
 
 
 def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
-    monkeypatch.setattr("training.teach.rewards.meteor_of", FakeMeteor)
+    monkeypatch.setattr("training.teachers.rewards.meteor_of", FakeMeteor)
     places = np.repeat(np.arange(IMAGES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), Rows.of(tokens))
@@ -134,7 +140,7 @@ def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
 
 def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
     fake = FakeMeteor("en")
-    monkeypatch.setattr("training.teach.rewards.meteor_of", lambda language: fake)
+    monkeypatch.setattr("training.teachers.rewards.meteor_of", lambda language: fake)
     tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
     table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), Rows.of(tokens))
     rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])

@@ -8,7 +8,7 @@ from sat_tf.vocabulary import Vocabulary
 from tests.training.data.small_captions import SIZE, drawn, epochs, table_of
 from training.data.examples import DataError
 from training.data.image_loader import ImageSource
-from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
+from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity
 
 WORDS = 2
 

@@ -28,7 +28,7 @@ from sat_tf.scores.score_tokens import (
 )
 from sat_tf.tokens import default_segmenter
 from sat_tf.util.errors import TablesError
-from training.metrics.bootstrap import UNDEFINED, Interval, few_images_note, interval_over_images
+from training.evaluation.bootstrap import UNDEFINED, Interval, few_images_note, interval_over_images
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.data.examples import Box
-from training.metrics.bootstrap import Interval, resampled_means
+from training.evaluation.bootstrap import Interval, resampled_means
 
 SMALL = 0.25
 """Phrases whose boxes cover less than this share of the image are small."""

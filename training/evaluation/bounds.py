@@ -19,7 +19,7 @@ from sat_tf.trained.captioning import TrainedCaptioner
 from training.data.batches import pad_tokens
 from training.data.examples import Split
 from training.data.image_loader import InputSource
-from training.evaluate.reading import Reading
+from training.evaluation.reading import Reading
 
 SAMPLES = 50
 """Sequences of locations drawn per caption."""

@@ -22,15 +22,15 @@ from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.config import DataConfig
 from training.data.dataset import read_split, recorded_data
 from training.data.input_source import open_input_source
-from training.evaluate.bounds import SAMPLES, Bounds
-from training.evaluate.deletion import SHARES, delete
-from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
-from training.evaluate.page import Evaluation, write_report_page
-from training.evaluate.reading import Reading
-from training.evaluate.reports import caption_rows, package_versions, write_evaluation
+from training.evaluation.bounds import SAMPLES, Bounds
+from training.evaluation.deletion import SHARES, delete
+from training.evaluation.grounding import BoxGrounding, ground, ground_drawn
+from training.evaluation.page import Evaluation, write_report_page
+from training.evaluation.reading import Reading
+from training.evaluation.report import caption_rows, package_versions, write_evaluation
+from training.evaluation.scores import score_captions
 from training.limits import judge_captions, learn_confidence, no_confidence
 from training.metrics.calibration import calibration_error, reliability
-from training.metrics.captions import score_captions
 from training.run.checkpoints import unfinished_note
 
 BOUND_IMAGES, FIGURES = 100, 48

@@ -13,11 +13,11 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.viewer import common_facts, image_entry, report_page
 from sat_tf.util.files import write_atomically
-from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
+from training.evaluation.report import HEADLINE, SIGNATURE, number, score_rows
 
 if TYPE_CHECKING:
-    from training.evaluate.grounding import BoxGrounding
-    from training.evaluate.reading import Reading
+    from training.evaluation.grounding import BoxGrounding
+    from training.evaluation.reading import Reading
 
 PAGE_FILE = "index.html"
 DIAGRAM_TEXT = (

@@ -27,7 +27,7 @@ _CAPTION_FORMS = (
     'write [{"image_id": NAME, "caption": TEXT}, ...], lines of such objects, or {NAME: TEXT, ...}'
 )
 GROUNDING_KEY = "grounding"
-"""Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
+"""Key of a row: the grounding of its image, see `training.evaluation.pointing.image_means`."""
 
 SIGNATURE = "Scores with another signature are not comparable: {}"
 """Sentence on what other scores have to share."""

@@ -16,9 +16,8 @@ from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedBoxes, PlacedPhrase
 from training.data.captions import CaptionTable
 from training.data.examples import Box
-from training.evaluate.reading import Reading
-from training.metrics.bootstrap import Interval
-from training.metrics.grounding import (
+from training.evaluation.bootstrap import Interval
+from training.evaluation.pointing import (
     METRICS,
     SMALL,
     grounding_scores,
@@ -26,6 +25,7 @@ from training.metrics.grounding import (
     over_images,
     score_phrases,
 )
+from training.evaluation.reading import Reading
 
 _BATCH = 64
 _VARIANTS = ("", "_uniform", "_other")
@@ -38,7 +38,7 @@ class BoxGrounding:
     Attributes:
         scores: Every score, by name.
         intervals: Intervals over images.
-        by_image: Image id -> scores and sizes, see `training.metrics.grounding`.
+        by_image: Image id -> scores and sizes, see `training.evaluation.pointing`.
         details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
             (type -> scores), for the report.
         nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
@@ -119,7 +119,7 @@ def ground(
     """Scores where a captioner looks, and how much it depends on it, by the boxes of phrases.
 
     Teacher-forced, at the last word of each phrase: `pointing_game` and `attention_correctness`
-    with their controls, see `training.metrics.grounding`. Free-running, at each head noun
+    with their controls, see `training.evaluation.pointing`. Free-running, at each head noun
     (the last word of a phrase) that the captioner wrote itself: the same with `generated_`, against
     the boxes of all phrases of the image with that noun. And nats per word within phrases:
     `nll_phrase`, with the same weight at every location (`_uniform`: what no map could tell), and

@@ -20,9 +20,9 @@ import numpy as np
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.trained.captions import Caption
 from sat_tf.vocabulary import END, START
-from training.evaluate.reading import Reading
-from training.metrics.bootstrap import Interval, interval_over_images
-from training.metrics.grounding import over_images
+from training.evaluation.bootstrap import Interval, interval_over_images
+from training.evaluation.pointing import over_images
+from training.evaluation.reading import Reading
 
 SHARES = (10, 20, 30)
 """Percent of the locations that are replaced."""
