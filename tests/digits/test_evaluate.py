@@ -4,7 +4,7 @@ from digits.config import changed_flags, read_digit_config
 from digits.evaluate import training_command
 from digits.recipes import parse
 from tests.training.small_runs import report_of
-from training.evaluate import command as evaluate
+from training import evaluate
 
 
 def test_the_command_of_a_report_gives_the_run_again(hard_digits_run):

@@ -15,9 +15,8 @@ from sat_tf.config import SearchFlags
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.trained import runs
 from tests.training.run.stopped_runs import weights_of
-from training import average, publish, train
+from training import average, evaluate, publish, train
 from training.average import resolve_shares
-from training.evaluate import command as evaluate
 from training.run.checkpoints import unfinished_note
 
 

@@ -17,7 +17,7 @@ from tests.training.small_runs import meteor_hidden, train
 from training import average
 from training.compare import evaluation_folder
 from training.data.seen_images import read_seen
-from training.evaluate.command import main as evaluate
+from training.evaluate import main as evaluate
 from training.lineage import Teachers, teachers_of
 from training.publish import check_out, main, make_card
 from training.run.config import read_run_config

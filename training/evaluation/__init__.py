@@ -1,1 +1,1 @@
-"""Evaluation."""
+"""Scores of captions and maps, with intervals; reports and their page."""

@@ -1,1 +1,1 @@
-"""Teachers."""
+"""Teachers other than the captions: boxes, other captioners' predictions, rewards."""

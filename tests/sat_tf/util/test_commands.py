@@ -19,7 +19,7 @@ RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
     "training.caption": [*FILE, *RUN],
     "training.compare": ["RUN", "RUN"],
-    "training.evaluate.command": RUN,
+    "training.evaluate": RUN,
     "training.inspect.__main__": [],
     "training.train": [],
     "serving.client.__main__": FILE,

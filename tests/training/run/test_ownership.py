@@ -18,7 +18,7 @@ from sat_tf.vocabulary import Vocabulary
 from tests.training.run.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
 from training.data.dataset import read_data_dir
-from training.evaluate.command import main as evaluate
+from training.evaluate import main as evaluate
 from training.inputs import Inputs
 from training.run.config import read_run_config
 from training.run.ownership import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from training.evaluate.command import main
+from training.evaluate import main
 from training.evaluation.scores import score_captions
 
 USES_METEOR = True  # see tests/training/conftest.py

@@ -12,7 +12,7 @@ from sat_tf.trained.captions import Caption
 from tests.training.small_runs import report_of
 from training import compare
 from training.data.examples import DataError, Example, Split
-from training.evaluate.command import main
+from training.evaluate import main
 from training.evaluation.report import caption_rows, captions_of, parse_captions, read_grounding
 
 PATH = Path("theirs.json")

@@ -13,7 +13,7 @@ from training.data.captions import caption_table
 from training.data.input_source import open_input_source
 from training.data.sources import load_split
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.command import main
+from training.evaluate import main
 from training.evaluation.grounding import ground
 from training.evaluation.page import Evaluation, page_images
 from training.evaluation.pointing import SIZES

@@ -7,7 +7,7 @@ import pytest
 
 from sat_tf.trained import published
 from tests.training.small_runs import exit_of, report_of
-from training.evaluate.command import main
+from training.evaluate import main
 from training.publish import main as publish
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import Vocabulary
-from training.evaluate import command
-from training.evaluate.command import check_deletion, main
+from training import evaluate as command
+from training.evaluate import check_deletion, main
 from training.evaluation import deletion
 from training.evaluation.bootstrap import FEW
 from training.evaluation.deletion import SHARES, delete, orders_of

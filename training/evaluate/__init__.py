@@ -1,1 +1,0 @@
-"""Evaluation of runs and of given captions: `python -m training.evaluate`."""
