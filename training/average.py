@@ -84,7 +84,7 @@ def resolve_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float
 
 
 def check_related(runs: Sequence[Path]) -> None:
-    """Checks that the runs have a common origin, see `lineage`.
+    """Checks that the runs have a common origin, see `ancestors`.
 
     Weights that were initialized independently differ in what they stand for, so their mean is
     meaningless.
@@ -93,9 +93,9 @@ def check_related(runs: Sequence[Path]) -> None:
         ValueError: A run has no origin in common with the first one.
     """
     with loading():
-        from training.lineage import lineage
+        from training.run.init_from import ancestors
 
-    first, *others = (set(lineage(path)) for path in runs)
+    first, *others = (set(ancestors(path)) for path in runs)
     for path, other in zip(runs[1:], others, strict=True):
         if not first & other:
             expected = "runs that started from one another, or from the same run (`--init-from`)"

@@ -121,7 +121,7 @@ def predict(
     from training.data.image_loader import Views
     from training.data.input_source import open_input_source
     from training.evaluation.reading import Reading
-    from training.lineage import teachers_of
+    from training.run.init_from import teachers_of
     from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity
 
     teachers, table = [], data.table
@@ -143,7 +143,7 @@ def predict(
         np.zeros(size, np.float16),
         offsets,
         captions_identity(table, data.vocabulary),
-        tuple(dict.fromkeys(name for one in taught for name in (*one.own, *one.inherited))),
+        tuple(dict.fromkeys(name for one in taught for name in (*one["own"], *one["inherited"]))),
     )
     with progress_bar(len(table), "Predictions", "captions", True) as bar:
         for rows in scoring_plan(teachers[0].source, table, _BATCH):

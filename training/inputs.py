@@ -31,7 +31,6 @@ from training.data.dataset import Dataset
 from training.data.examples import Split, line_of
 from training.data.image_loader import InputSource
 from training.data.input_source import open_input_source
-from training.data.seen_images import SeenImages
 from training.data.sources import Source
 from training.run.strategy import distribute
 from training.tables import counted
@@ -95,14 +94,12 @@ class Lesson(NamedTuple):
         teaching: What it teaches the training captions.
         contents: What the run's records say of it.
         line: A line about it.
-        seen: Name of its file and the images it was learned from, if it was learned.
     """
 
     name: str
     teaching: Teaching
     contents: Contents
     line: str
-    seen: tuple[str, SeenImages | None] | None = None
 
 
 Teacher = Callable[[Data, Encoder, str], Callable[[InputSource], Lesson]]
@@ -140,7 +137,6 @@ class Inputs:
         teaching: What teaches beside the captions, word by word.
         contents: Split or teacher -> its contents, for the run's records.
         unusable: Split -> the images that are left out, with reasons.
-        seen: Name of each file that teaches, and the images that it was learned from, if it says.
         lines: A line about each teacher.
     """
 
@@ -149,7 +145,6 @@ class Inputs:
     teaching: Sequence[Teaching] = ()
     contents: Mapping[str, Contents] = field(default_factory=dict)
     unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    seen: Sequence[tuple[str, SeenImages | None]] = ()
     lines: Sequence[str] = ()
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
@@ -219,8 +214,7 @@ def open_inputs(
         unusable[split.name] = split.unusable(source.known)
     contents |= {one.name: one.contents for one in lessons}
     teaching, lines = [one.teaching for one in lessons], [one.line for one in lessons]
-    seen = [one.seen for one in lessons if one.seen is not None]
-    return Inputs(train, dev, teaching, contents, unusable, seen, lines)
+    return Inputs(train, dev, teaching, contents, unusable, lines)
 
 
 def describe_inputs(data: Data, inputs: Inputs, folder: RunFolder) -> Iterator[str]:

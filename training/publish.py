@@ -5,6 +5,7 @@ Beside them stands a card: data, licence, scores, and what the captioner is not 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -71,7 +72,7 @@ _TEACHING = {
     "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
     "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
 }
-"""Sentences on teachers, see `training.lineage`."""
+"""Sentences on teachers, see `init_from.teachers_of`."""
 _INHERITED = {
     "boxes": "supervised by people's boxes",
     "captioners": "taught by other captioners",
@@ -191,22 +192,19 @@ def publish(arguments: Arguments) -> str:
     config = read_run_config(arguments.run)
     with loading():
         from sat_tf.trained.runs import load_captioner
-        from training.data.seen_images import read_seen
         from training.data.sources import load_split
-        from training.lineage import teachers_of
+        from training.run.init_from import teachers_of
 
     captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
     if arguments.check:  # before anything is written: the data may be missing
         data_dir = arguments.data_dir or read_data_dir(folder)
         split = load_split(config.data, arguments.split, data_dir)
     files = packed_files(captioner, config, folder.vocabulary)
-    teachers = dataclasses.asdict(teachers_of(arguments.run))
-    seen = read_seen(folder.path)
-    records = {} if seen is None else {published.TRAINING_IMAGES: seen.content()}
+    teachers = teachers_of(arguments.run)
     encoder, decoder = (
         hashlib.sha256(files[name]).hexdigest() for name in published.WEIGHTS.values()
     )
-    records |= captioner.limits.files([encoder], [encoder, decoder])
+    records = captioner.limits.files([encoder], [encoder, decoder])
     published.write(arguments.out, files, arguments.share_encoder, teachers, records)
     for name, content in files.items():
         print(f"{len(content) / 1e3:9,.1f} kB  {name}")
@@ -299,9 +297,8 @@ def make_card(
             which training may have replaced since.
     """
     from sat_tf.packing import GROUP
-    from training.lineage import data_sets_of
 
-    sources = [_SOURCES.get(name, (name, None)) for name in data_sets_of(run_dir, config.data.name)]
+    sources = [_SOURCES.get(name, (name, None)) for name in _data_sets(run_dir)]
     (source, terms), *earlier = sources
     licence = licence or next((asked for _, asked in sources if asked), _UNSTATED)
     before = "; it started from a captioner trained on {}, whose terms apply to it, too: {}"
@@ -331,14 +328,25 @@ def make_card(
     )
 
 
+def _data_sets(run_dir: Path) -> list[str]:
+    """Returns the data sets that a run and those it started from learned from, its own first."""
+    from training.run.init_from import ancestors
+
+    names = []
+    for path in ancestors(run_dir):
+        with contextlib.suppress(ValueError):  # it was removed
+            names.append(read_run_config(path).data.name)
+    return list(dict.fromkeys(names))
+
+
 def _teaching(run_dir: Path) -> str:
     """Returns sentences on what taught attention and words, beside the captions, until now."""
-    from training.lineage import teachers_of
+    from training.run.init_from import teachers_of
 
     found = teachers_of(run_dir)
-    facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found.inherited)
+    facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found["inherited"])
     before = f" Of those captioners, {facts}." if facts else ""
-    return "".join(f" {_TEACHING[name].format(before)}" for name in found.own)
+    return "".join(f" {_TEACHING[name].format(before)}" for name in found["own"])
 
 
 def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str:

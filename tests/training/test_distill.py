@@ -13,8 +13,8 @@ from sat_tf.util.errors import RunError
 from tests.training.small_runs import exit_of, train
 from training.distill import main, predict
 from training.inputs import load_data
-from training.lineage import Teachers, teachers_of
 from training.run.config import read_run_config
+from training.run.init_from import teachers_of
 from training.teachers.distillation import WordPredictions
 
 
@@ -78,8 +78,11 @@ def test_a_student_learns_from_predictions_and_inherits_their_teachers(
     flags = (*tiny, "--fit.distillation-weight", "0.5", "--fit.predictions")
     train(tmp_path / "student", *flags, str(predictions), say=said.append)
     assert any("predictions are 50 % of each word's target" in line for line in said)
-    assert teachers_of(teachers[0]) == Teachers(("boxes", "reward"), ())
-    assert teachers_of(tmp_path / "student") == Teachers(("captioners",), ("boxes", "reward"))
+    assert teachers_of(teachers[0]) == {"own": ["boxes", "reward"], "inherited": []}
+    assert teachers_of(tmp_path / "student") == {
+        "own": ["captioners"],
+        "inherited": ["boxes", "reward"],
+    }
 
     config = read_run_config(teachers[1])
     others = tmp_path / "others.npz"

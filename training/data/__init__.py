@@ -10,5 +10,4 @@ feature_store.py  or annotations of a frozen encoder, computed once and kept on 
 batches.py        which captions share a batch, and that batch with its inputs
 boxes.py          boxes of what captions name (`box_files.py`), among their tokens and in the
                   encoder's view
-seen_images.py    the record of training images; which an evaluation uses again (`overlap.py`)
 """

@@ -40,11 +40,10 @@ class Lines(Sequence[Example]):
         file: Has the lines: a record, or a temporary file that becomes one. Closed with the last
             use of these examples.
         base: Folder that names of files are relative to.
-        keys: `Example.content_key` of each example, if files were read; -1 for none.
     """
 
-    def __init__(self, file: BinaryIO, base: Path, keys: Sequence[int] = ()) -> None:
-        self._file, self._base, self._keys = file, base, keys
+    def __init__(self, file: BinaryIO, base: Path) -> None:
+        self._file, self._base = file, base
         self._starts, self._sizes = array("q"), array("i")
         weakref.finalize(self, file.close)
 
@@ -64,9 +63,8 @@ class Lines(Sequence[Example]):
         if isinstance(index, slice):
             return tuple(self[one] for one in range(len(self))[index])
         index = range(len(self))[index]
-        key = self._keys[index] if self._keys else -1
         try:
-            return _example(_value(self.line(index)), self._base, None if key < 0 else key)
+            return _example(_value(self.line(index)), self._base)
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(
                 f"{self._file.name} was edited while it was in use: image {index + 1} of a split "
@@ -213,9 +211,9 @@ def _identified(split: Split, data_dir: Path | None, cache_dir: Path) -> Split:
         return split
     base, found = Path(data_dir or ""), identify(paths, cache_dir)
     file = tempfile.TemporaryFile()  # noqa: SIM115 - `Lines` closes it
-    lines = Lines(file, base, array("q", [-1 if one is None else one.key for one in found]))
-    for one, identity in zip(split.examples, found, strict=True):
-        one = dataclasses.replace(one, sha256=identity and identity.sha256)
+    lines = Lines(file, base)
+    for one, digest in zip(split.examples, found, strict=True):
+        one = dataclasses.replace(one, sha256=digest)
         start = file.tell()
         lines.add(start, file.write(_line(_record(one, split.name, base))))
     file.flush()
@@ -239,7 +237,7 @@ def _record(example: Example, split: str, base: Path | None) -> dict[str, Any]:
     return record
 
 
-def _example(record: Mapping[str, Any], base: Path, content_key: int | None = None) -> Example:
+def _example(record: Mapping[str, Any], base: Path) -> Example:
     name, captions = record["image"], tuple(record["captions"])
     return Example(
         name,
@@ -248,7 +246,6 @@ def _example(record: Mapping[str, Any], base: Path, content_key: int | None = No
         group=record.get("group"),
         identifier=record.get("id"),
         sha256=record.get("sha256"),
-        content_key=content_key,
     )
 
 
@@ -365,7 +362,7 @@ def _changed_images(record: Path, split: Split, cache_dir: Path) -> str:
     changed = [
         one.image_id
         for one, now in zip(split.examples, found, strict=True)
-        if one.sha256 is not None and (now is None or now.sha256 != one.sha256)
+        if one.sha256 is not None and now != one.sha256
     ]
     if not changed:
         return ""

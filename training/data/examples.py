@@ -98,7 +98,6 @@ class Example:
         group: Name of what it must share a split with, if the data set says.
         identifier: Another id that the caption file gives it, such as COCO's number.
         sha256: Of the content of its file (hexadecimal), if that was read.
-        content_key: `seen_images.content_key` of its file, if that was read.
     """
 
     image_id: str
@@ -108,7 +107,6 @@ class Example:
     group: str | None = None
     identifier: str | None = None
     sha256: str | None = None
-    content_key: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

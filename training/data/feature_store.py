@@ -497,7 +497,7 @@ def _digests(examples: Sequence[Example], cache_dir: Path) -> list[str | None]:
     ]
     found = identify((examples[place].image for place in places), cache_dir)
     for place, one in zip(places, found, strict=True):
-        digests[place] = one and one.sha256
+        digests[place] = one
     return digests
 
 

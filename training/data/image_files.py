@@ -10,25 +10,16 @@ from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from sat_tf.stderr import progress_bar
 from sat_tf.util.files import write_atomically
-from training.data.seen_images import content_key
 
 _READERS = 2
 _SHOWN = 10**9  # bytes to read from which on progress is shown
 
 
-class Identity(NamedTuple):
-    """An image file's content: its SHA-256 (hexadecimal), and `seen_images.content_key`."""
-
-    sha256: str
-    key: int
-
-
-def identify(paths: Iterable[Path], cache_dir: Path) -> list[Identity | None]:
-    """Reads image files, each once, for what they are.
+def identify(paths: Iterable[Path], cache_dir: Path) -> list[str | None]:
+    """Computes the SHA-256 of image files, each read once.
 
     What was found is kept in `CACHE/digests`, in a file for each folder of images. That only saves
     time: without it, or if it cannot be written, all files are read.
@@ -38,14 +29,14 @@ def identify(paths: Iterable[Path], cache_dir: Path) -> list[Identity | None]:
         cache_dir: Folder of everything that can be computed again (`--cache-dir`).
 
     Returns:
-        Their identities; None for a file that cannot be read.
+        The digests (hexadecimal); None for a file that cannot be read.
     """
     folders: dict[str, dict[int, str]] = defaultdict(dict)  # folder -> place in the list -> name
     count = 0
     for count, path in enumerate(paths, start=1):  # noqa: B007
         folder, name = os.path.split(path)
         folders[folder][count - 1] = name
-    found: list[Identity | None] = [None] * count
+    found: list[str | None] = [None] * count
     for folder, names in folders.items():
         kept = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:16]
         file = cache_dir / "digests" / f"{kept}.json"
@@ -55,20 +46,20 @@ def identify(paths: Iterable[Path], cache_dir: Path) -> list[Identity | None]:
     return found
 
 
-def _of_folder(folder: str, names: Iterable[str], kept: Path) -> dict[str, Identity | None]:
-    """Identifies files of a folder by name; the file `kept` has those known before."""
-    known: dict[str, list] = {}  # name -> state and identity
+def _of_folder(folder: str, names: Iterable[str], kept: Path) -> dict[str, str | None]:
+    """Computes digests of files of a folder by name; the file `kept` has those known before."""
+    known: dict[str, list] = {}  # name -> state and digest
     with contextlib.suppress(OSError, ValueError):
         read = json.loads(kept.read_bytes())
         known = read if isinstance(read, dict) else {}
-    found: dict[str, Identity | None] = {}
+    found: dict[str, str | None] = {}
     new: dict[str, list[int]] = {}
     for name in names:
         state = _state(os.path.join(folder, name))
         if state is None:
             found[name] = None
-        elif known.get(name, [])[:-2] == state:
-            found[name] = Identity(*known[name][-2:])
+        elif known.get(name, [])[:-1] == state:
+            found[name] = known[name][-1]
         else:
             new[name] = state
     shown = sum(size for size, *_ in new.values()) > _SHOWN
@@ -77,11 +68,11 @@ def _of_folder(folder: str, names: Iterable[str], kept: Path) -> dict[str, Ident
         ThreadPoolExecutor(_READERS) as pool,
     ):
         files = (os.path.join(folder, name) for name in new)
-        for name, one in zip(new, pool.map(_identity_of, files), strict=True):
+        for name, one in zip(new, pool.map(_digest_of, files), strict=True):
             found[name] = one
             bar.update(1)
     if new:
-        known |= {name: [*state, *found[name]] for name, state in new.items() if found[name]}
+        known |= {name: [*state, found[name]] for name, state in new.items() if found[name]}
         with contextlib.suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(kept, json.dumps(known))
@@ -102,10 +93,10 @@ def _state(path: str) -> list[int] | None:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def _identity_of(path: str) -> Identity | None:
+def _digest_of(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
             content = file.read()
     except OSError:
         return None
-    return Identity(hashlib.sha256(content).hexdigest(), content_key(content))
+    return hashlib.sha256(content).hexdigest()

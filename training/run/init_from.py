@@ -1,16 +1,17 @@
-"""The captioner that `--init-from` names: its shape, and that it is there."""
+"""The captioner that `--init-from` names: its shape, that it is there, and what it came from."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sat_tf.run_folder import RunFolder, read_config
+from sat_tf.run_folder import RunFolder, read_average, read_config, read_object
 from sat_tf.trained import published
 from sat_tf.util.errors import RunError, invalid_value
-from training.run.config import RunConfig
+from training.run.config import RunConfig, read_run_config
 from training.run.recipes import RECIPES
 
 _OWN = ("weights", "trainable", "trainable_from")
@@ -82,3 +83,54 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
     except RunError as error:
         expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
         raise invalid_value("--init-from", expected, got, "key") from error
+
+
+def ancestors(run_dir: Path) -> list[Path]:
+    """Returns the folders of a run and of those it started from, directly or through others.
+
+    A run starts from `--init-from`, or from the runs that it averages. The folder of one that was
+    removed is named, but nothing before it is known.
+    """
+    found, left = [], [published.locate(run_dir).resolve()]
+    while left:
+        path = left.pop(0)
+        if path in found:
+            continue
+        found.append(path)
+        with contextlib.suppress(ValueError):  # it was removed
+            origins = [*read_average(path)] or [read_object(RunFolder(path).config)["init_from"]]
+            known = read_object(RunFolder(path).origins) if RunFolder(path).origins.exists() else {}
+            left += [_located(known.get(name, name)) for name in origins if name]
+    return found
+
+
+def _located(name: str) -> Path:
+    try:
+        return published.locate(name).resolve()
+    except ValueError:
+        return Path(name).resolve()
+
+
+def teachers_of(run_dir: Path) -> dict[str, list[str]]:
+    """Returns what taught a run beside the captions: "boxes", "captioners" or "reward".
+
+    Under `own`, what taught it or those it started from; under `inherited`, what taught the
+    captioners whose predictions it learned from.
+    """
+    from training.run.ownership import recorded_teachers
+
+    if published.is_published(published.locate(run_dir)):
+        return published.taught_by(published.locate(run_dir))
+    own, inherited = [], []
+    for path in filter(Path.is_dir, reversed(ancestors(run_dir))):
+        if published.is_published(path):
+            recorded = published.taught_by(path)
+            own += recorded["own"]
+            inherited += recorded["inherited"]
+            continue
+        config = read_run_config(path)
+        own += ["boxes"] * bool(config.attention.supervision_weight)
+        own += ["captioners"] * bool(config.fit.distillation_weight)
+        own += ["reward"] * (config.reward.metric != "none")
+        inherited += recorded_teachers(RunFolder(path))
+    return {"own": list(dict.fromkeys(own)), "inherited": list(dict.fromkeys(inherited))}

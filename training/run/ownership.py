@@ -26,7 +26,6 @@ from sat_tf.util.files import NO_LOCKS, write_all
 from sat_tf.vocabulary import Vocabulary
 from training.data.captions import Amount
 from training.data.dataset import Dataset
-from training.data.seen_images import SeenImages
 from training.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin
 from training.run.checkpoints import another
 from training.run.strategy import is_chief, on_chief
@@ -175,11 +174,6 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     for source in (template.vocabulary, template.data, template.data_dir, *digests):
         if source.exists():
             files[folder.path / source.name] = source.read_bytes()
-    if template.vocabulary.exists():
-        seen = SeenImages()
-        for run in shares:
-            seen = seen.after_captioner(run)
-        files[folder.training_images] = seen.content()
     write_all(files)
 
 
@@ -217,9 +211,6 @@ def begin_run(
 ) -> None:
     """Makes a folder the run's own, and records what it learns from.
 
-    A later evaluation tells by the record of training images, the run's and those of what it
-    starts or learns from, which of its own are not new.
-
     Args:
         folder: The run's folder.
         config_text: Content of config.json.
@@ -239,16 +230,6 @@ def begin_run(
     records = data_records(folder, vocabulary, inputs.contents, amount)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
-    if not folder.training_images.exists():
-        examples = enumerate(data.train.examples)
-        readable = (one for index, one in examples if index not in unreadable)
-        seen = SeenImages.of(readable, data.config.name)
-        if origin is not None:
-            begun = recorded_origins(folder) if folder.has_checkpoint() else {}
-            seen = seen.after_captioner(origin.name, begun.get(origin.name))
-        for teacher, earlier in inputs.seen:
-            seen = seen.after(teacher, earlier)
-        records[folder.training_images] = seen.content()
     for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
         known.unlink(missing_ok=True)
     claim(folder.path, config_text, origin and origin.name, records)

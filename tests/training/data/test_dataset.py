@@ -14,7 +14,6 @@ from sat_tf.util.errors import RunError
 from training.data import dataset as datasets
 from training.data.dataset import Dataset, Lines, read_header, read_split, read_splits
 from training.data.examples import DataError, Example, Phrase, Split, canonical_split
-from training.data.seen_images import content_key, content_key_of
 from training.data.sources import load_split
 from training.run.config import DataConfig
 
@@ -69,7 +68,6 @@ def test_the_record_leads_back_to_the_same_splits_without_the_layout(folder, rec
         assert one.examples[-1:] and one.examples[-1].image_id == [*one.examples][-1].image_id
         for mine, theirs in zip(one.examples, other.examples, strict=True):
             assert mine == theirs or vars_of(mine) == vars_of(theirs)
-            assert content_key_of(mine) == content_key_of(theirs) == content_key(mine.image)
     assert dict(found.split("train").skipped).keys() == {"gone.png"}
     moved = folder.rename(folder.with_name("elsewhere"))
     assert opened(moved, record).split("dev").examples[0].image.is_file()
