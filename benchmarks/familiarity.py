@@ -32,8 +32,8 @@ import tyro
 from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.measure import command
+from sat_tf.util.text_tables import text_table
 from training.evaluation.bootstrap import interval_over_images
-from training.tables import text_table
 
 FAR = ("text", "digits", "screenshots", "drawings", "charts", "satellite", "textures")
 NEAR = ("animals", "things")

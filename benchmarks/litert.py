@@ -31,7 +31,7 @@ from serving.export import Precision, export
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.data.examples import Example
-from training.data.sources import load_split
+from training.data.readers import load_split
 from training.run.config import read_run_config
 
 _EXPORT = "SavedModel"

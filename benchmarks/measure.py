@@ -17,7 +17,7 @@ import tyro
 from PIL import Image
 
 from sat_tf.util.commands import exit_status
-from training.tables import text_table
+from sat_tf.util.text_tables import text_table
 
 if TYPE_CHECKING:
     import tensorflow as tf

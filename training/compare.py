@@ -26,10 +26,11 @@ from sat_tf.trained.published import locate, output_dir
 from sat_tf.util.commands import command_line, exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields, from_dict
+from sat_tf.util.text_tables import text_table
 from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
-from training.data.sources import load_split
+from training.data.readers import load_split
 from training.evaluation.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
 from training.evaluation.pointing import SIZES, sums_and_sizes
 from training.evaluation.report import (
@@ -40,7 +41,6 @@ from training.evaluation.report import (
     read_grounding,
 )
 from training.evaluation.scores import CaptionScores, paired_over_seeds, score_captions
-from training.tables import text_table
 
 T = TypeVar("T")
 

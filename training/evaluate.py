@@ -26,10 +26,11 @@ from sat_tf.trained.limits import FAMILIARITY, limit_files
 from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags, run_process
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
+from sat_tf.util.text_tables import counted
 from training.data.config import DataSet
 from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split
-from training.data.sources import Source
+from training.data.readers import Source
 from training.evaluation.report import (
     CAPTIONS_FILE,
     MARKDOWN_FILE,
@@ -42,7 +43,6 @@ from training.evaluation.report import (
 from training.evaluation.scores import score_captions
 from training.run.config import read_run_config
 from training.run.decide import check_apart, peek_flag
-from training.tables import counted
 
 UNREADABLE = "cannot be read"
 """Reason why an image has no caption among those from elsewhere."""

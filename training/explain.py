@@ -17,7 +17,7 @@ from sat_tf.trained.limits import UNLIKE, is_unlike
 from sat_tf.util.commands import check_folder, exit_status, parse_flags, printable
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_fields
-from training.tables import text_table
+from sat_tf.util.text_tables import text_table
 
 
 @dataclass(frozen=True)

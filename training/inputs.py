@@ -17,6 +17,7 @@ import tensorflow as tf
 from sat_tf.captioner import Captioner
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
+from sat_tf.util.text_tables import counted
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.batches import Teaching, training_batches
 from training.data.captions import (
@@ -31,9 +32,8 @@ from training.data.dataset import Dataset
 from training.data.examples import Split, line_of
 from training.data.image_loader import InputSource
 from training.data.input_source import open_input_source
-from training.data.sources import Source
+from training.data.readers import Source
 from training.run.strategy import distribute
-from training.tables import counted
 
 BOXES, PREDICTIONS = "boxes", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""

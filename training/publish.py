@@ -26,11 +26,11 @@ from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import default_cache_dir, write_atomically
+from sat_tf.util.text_tables import markdown_table
 from training.data.dataset import read_data_dir
 from training.data.examples import canonical_split
 from training.evaluation.report import SIGNATURE, score_rows
 from training.run.config import RunConfig, read_run_config
-from training.tables import markdown_table
 
 if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner
@@ -192,7 +192,7 @@ def publish(arguments: Arguments) -> str:
     config = read_run_config(arguments.run)
     with loading():
         from sat_tf.trained.runs import load_captioner
-        from training.data.sources import load_split
+        from training.data.readers import load_split
         from training.run.init_from import teachers_of
 
     captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)

@@ -109,7 +109,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     """Writes the weights; returns a sentence on the channels before."""
     config = arguments.config
     with loading():
-        from training.data.sources import load_split
+        from training.data.readers import load_split
         from training.run.model import new_model
 
         split = load_split(config.data, "train", arguments.data_dir)

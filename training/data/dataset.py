@@ -24,11 +24,11 @@ from typing import Any, BinaryIO, Self
 from sat_tf.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import sha256_of, sync
+from sat_tf.util.text_tables import counted
 from training.data.config import DataConfig
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.image_files import identify
-from training.data.sources import Source
-from training.tables import counted
+from training.data.readers import Source
 
 _ANEW = "A run with another `--run-dir` reads the data anew."
 

@@ -33,10 +33,10 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.stderr import progress_bar
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import NO_LOCKS, sync, write_json
+from sat_tf.util.text_tables import counted
 from training.data.examples import DataError, Example, StoredImage
 from training.data.image_files import identify
 from training.data.image_loader import ImageLoader, Views
-from training.tables import counted
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

@@ -15,8 +15,8 @@ import numpy as np
 from sat_tf.images.pillow import decode, read_content
 from sat_tf.util.fields import flat
 from sat_tf.util.files import write_atomically, write_json
+from sat_tf.util.text_tables import markdown_cell, markdown_table, text_table
 from training.data.examples import DataError, Example, Split, StoredImage
-from training.tables import markdown_cell, markdown_table, text_table
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption
@@ -194,7 +194,7 @@ def _fields(row: Any, where: str) -> tuple[str, str]:
     if not isinstance(caption, str):
         raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
     # The readers of caption files load what captioning without TensorFlow does not install.
-    from training.data.sources.caption_files.records import has_half_character
+    from training.data.readers.caption_files.records import has_half_character
 
     for key, text in (("image_id", str(image_id)), ("caption", caption)):
         if has_half_character(text):

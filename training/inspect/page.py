@@ -16,9 +16,9 @@ from sat_tf.trained.lettering import lettering_of
 from sat_tf.trained.viewer import data_url
 from sat_tf.util.commands import printable
 from sat_tf.util.files import write_atomically, write_json
+from sat_tf.util.text_tables import text_table
 from training.data.contact_sheet import write_contact_sheet
 from training.data.examples import Example, line_of
-from training.tables import text_table
 
 if TYPE_CHECKING:
     from training.inspect.survey import Survey

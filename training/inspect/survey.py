@@ -29,6 +29,7 @@ from sat_tf.spellings import both_spellings
 from sat_tf.stderr import progress_bar
 from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import as_utf8
+from sat_tf.util.text_tables import counted
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.data.captions import (
@@ -41,12 +42,11 @@ from training.data.captions import (
 from training.data.config import DataConfig
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, AnyImage, Split
 from training.data.image_loader import ImageLoader, check_readable
-from training.data.sources import Source
+from training.data.readers import Source
 from training.evaluation.scores import ORDERS, note_on_scores
 from training.run.build import kept_words_of
 from training.run.config import RunConfig
 from training.run.init_from import check_init_from
-from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
 _FEW_IMAGES = 50  # in dev: with fewer, one image moves a score by whole points

@@ -15,7 +15,7 @@ import tyro
 
 from sat_tf.util.commands import check_removed, parse_flags
 from sat_tf.util.errors import invalid_value
-from training.data.sources import check_there
+from training.data.readers import check_there
 from training.run.config import RunConfig
 from training.run.config_groups import BaseOptimizerConfig
 from training.run.recipes import RECIPES

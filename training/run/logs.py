@@ -22,10 +22,10 @@ from sat_tf.model import spans_workers
 from sat_tf.objectives.likelihood import ATTENTION_MEANS
 from sat_tf.stderr import progress_bar
 from sat_tf.util.files import sync, write_json
+from sat_tf.util.text_tables import counted
 from training.data.examples import Split
 from training.data.image_loader import InputSource
 from training.run.strategy import on_chief
-from training.tables import counted
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""

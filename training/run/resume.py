@@ -19,11 +19,11 @@ import tensorflow as tf
 
 from sat_tf import weights
 from sat_tf.util.errors import RunError
+from sat_tf.util.text_tables import counted
 from training.run.checkpoints import Checkpoints, Progress
 from training.run.config_groups import BaseFitConfig
 from training.run.signals import Interrupts
 from training.run.strategy import heard, on_chief, shared
-from training.tables import counted
 
 LOWER_IS_BETTER = ("nll", "error")
 """Dev scores of which a lower one is better; of all others a higher one is."""

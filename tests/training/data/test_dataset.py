@@ -14,7 +14,7 @@ from sat_tf.util.errors import RunError
 from training.data import dataset as datasets
 from training.data.dataset import Dataset, Lines, read_header, read_split, read_splits
 from training.data.examples import DataError, Example, Phrase, Split, canonical_split
-from training.data.sources import load_split
+from training.data.readers import load_split
 from training.run.config import DataConfig
 
 CONFIG = DataConfig("folder", image_dir="images")

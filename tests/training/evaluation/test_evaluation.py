@@ -11,7 +11,7 @@ from sat_tf.trained.captions import Caption
 from training.data.boxes import place_boxes
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
-from training.data.sources.scenes import load as load_scenes
+from training.data.readers.scenes import load as load_scenes
 from training.evaluation.evaluation import evaluate
 from training.evaluation.grounding import generated_grounding, ground_drawn
 from training.evaluation.reading import Reading

@@ -11,8 +11,8 @@ from sat_tf.trained.captions import Caption
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table
 from training.data.input_source import open_input_source
-from training.data.sources import load_split
-from training.data.sources.scenes import load as load_scenes
+from training.data.readers import load_split
+from training.data.readers.scenes import load as load_scenes
 from training.evaluate import main
 from training.evaluation.grounding import ground
 from training.evaluation.page import Evaluation, page_images

@@ -11,7 +11,7 @@ from PIL import Image
 import sat_tf
 from tests.page_data import decode_map, embedded
 from training.data.examples import Split
-from training.data.sources import scenes
+from training.data.readers import scenes
 from training.evaluation.grounding import BoxGrounding
 from training.evaluation.page import Evaluation, learning_curve, page_images, reliability_chart
 from training.evaluation.reading import Reading

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import sat_tf
 from training.data.image_loader import ImageSource
-from training.data.sources.scenes import load as load_scenes
+from training.data.readers.scenes import load as load_scenes
 from training.evaluation.bounds import Bounds, sampled_log_likelihood
 from training.evaluation.reading import Reading
 

@@ -1,6 +1,6 @@
 """Tables as text."""
 
-from training.tables import text_table
+from sat_tf.util.text_tables import text_table
 
 
 def test_columns_are_aligned_and_control_characters_are_escapes():

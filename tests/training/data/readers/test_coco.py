@@ -12,7 +12,7 @@ from tests.image_files import encode
 from training.data.examples import DataError, StoredImage
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import ImageSource
-from training.data.sources import coco, load_split
+from training.data.readers import coco, load_split
 from training.run.config import DataConfig
 
 COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}

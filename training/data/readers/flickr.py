@@ -34,7 +34,7 @@ from training.data.examples import (
     Split,
     usable_split,
 )
-from training.data.sources.text_files import in_order, lines, read_token_lines
+from training.data.readers.text_files import in_order, lines, read_token_lines
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def load(
     if splits == "official":
         names, listed = _read_list(split, data_dir, layout)
     else:
-        from training.data.sources.caption_files import read_caption_file
+        from training.data.readers.caption_files import read_caption_file
 
         path = data_dir / layout.karpathy_file
         records = read_caption_file(path).records

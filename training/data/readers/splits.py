@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.records import known_split
-from training.data.sources.text_files import lines
+from training.data.readers.caption_files.records import known_split
+from training.data.readers.text_files import lines
 
 EXACT_BELOW = 1000
 """Images of a folder from which on the hash alone decides, so that adding images moves none."""

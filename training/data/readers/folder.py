@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from sat_tf.util.text_tables import counted
 from training.data.config import parse_places
 from training.data.examples import (
     NO_CAPTIONS,
@@ -29,13 +30,12 @@ from training.data.examples import (
     canonical_name,
     usable_split,
 )
-from training.data.sources.account import inside_of, unread_files, unread_images
-from training.data.sources.caption_files import read_caption_file
-from training.data.sources.caption_files.records import CaptionFile, Record, name_of_several
-from training.data.sources.find_captions import MANY, find_caption_files, folders_in
-from training.data.sources.image_folder import ImageFolder
-from training.data.sources.splits import choose_places, hashed_split, listed_splits, split_in
-from training.tables import counted
+from training.data.readers.account import inside_of, unread_files, unread_images
+from training.data.readers.caption_files import read_caption_file
+from training.data.readers.caption_files.records import CaptionFile, Record, name_of_several
+from training.data.readers.find_captions import MANY, find_caption_files, folders_in
+from training.data.readers.image_folder import ImageFolder
+from training.data.readers.splits import choose_places, hashed_split, listed_splits, split_in
 
 
 @dataclass
@@ -177,7 +177,7 @@ class Folder:
                 split, examples, skipped, f"the {split} split of {listed}", **details
             )
         except DataError as error:
-            from training.data.sources.caption_files import advice
+            from training.data.readers.caption_files import advice
 
             reasons = [reason for _, reason in skipped]
             told = advice.without_images(self._data_dir, self._images.all_names, reasons)
@@ -197,7 +197,7 @@ def _read_all(
         try:
             files.append(read(path))
         except DataError as error:
-            from training.data.sources.caption_files import advice
+            from training.data.readers.caption_files import advice
 
             others = [other for other, _ in paths if other != path]
             told = advice.reading_without(path, others, data_dir, images.root, named)

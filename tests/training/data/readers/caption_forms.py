@@ -6,9 +6,9 @@ import tarfile
 from pathlib import Path
 
 from training.data.examples import DataError, Split
-from training.data.sources.caption_files import read_caption_file
-from training.data.sources.caption_files.records import Record
-from training.data.sources.folder import Folder
+from training.data.readers.caption_files import read_caption_file
+from training.data.readers.caption_files.records import Record
+from training.data.readers.folder import Folder
 
 A, B = "a red ball lies here", "two dogs run home"
 BOTH = {"a.jpg": (A,), "b.jpg": (B,)}

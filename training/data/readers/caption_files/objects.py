@@ -12,16 +12,16 @@ from itertools import islice
 from typing import Any
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.columns import choose
-from training.data.sources.caption_files.records import (
+from training.data.readers.caption_files.columns import choose
+from training.data.readers.caption_files.records import (
     Record,
     Source,
     are_words,
     as_captions,
     known_split,
 )
-from training.data.sources.caption_files.roles import is_caption, is_image_name, mostly
-from training.data.sources.text_files import read_text
+from training.data.readers.caption_files.roles import is_caption, is_image_name, mostly
+from training.data.readers.text_files import read_text
 
 _WHOLE = "the whole file"
 _OF_BOXES = "of single boxes or other parts of an image"

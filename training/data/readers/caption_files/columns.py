@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
-from training.data.sources.caption_files.records import (
+from training.data.readers.caption_files.records import (
     MARKS,
     Source,
     are_words,
@@ -24,7 +24,7 @@ from training.data.sources.caption_files.records import (
     image_names,
     known_split,
 )
-from training.data.sources.caption_files.roles import (
+from training.data.readers.caption_files.roles import (
     CAPTIONS,
     IDS,
     IMAGES,

@@ -33,9 +33,9 @@ from pathlib import Path
 
 from training.data.config import parse_columns
 from training.data.examples import DataError
-from training.data.sources.account import READERS
-from training.data.sources.caption_files.records import CaptionFile, Record, Source
-from training.data.sources.image_folder import ImageFolder
+from training.data.readers.account import READERS
+from training.data.readers.caption_files.records import CaptionFile, Record, Source
+from training.data.readers.image_folder import ImageFolder
 
 
 def read_caption_file(
@@ -57,7 +57,7 @@ def read_caption_file(
         of_pairs = stat.S_ISDIR(path.stat().st_mode)
         suffix = next((one for one in READERS if path.name.lower().endswith(one)), None)
         if suffix is None and not of_pairs:
-            from training.data.sources.caption_files import advice
+            from training.data.readers.caption_files import advice
 
             kinds = ", ".join(f"*{suffix}" for suffix in READERS)
             raise DataError(f"{path}: expected a file named {kinds}.{advice.on_files([path])}")
@@ -74,13 +74,13 @@ def read_caption_file(
 def _reader_of(kind: str | None) -> Callable[[Source], Iterable[Record]]:
     """Returns the reader of a kind of file, None for a folder; others are not loaded."""
     if kind in ("table", "tokens"):
-        from training.data.sources.caption_files.tables import read_table, read_tokens
+        from training.data.readers.caption_files.tables import read_table, read_tokens
 
         return read_table if kind == "table" else read_tokens
     if kind in ("lines", "object", "cvat"):
-        from training.data.sources.caption_files.objects import read_cvat, read_json, read_jsonl
+        from training.data.readers.caption_files.objects import read_cvat, read_json, read_jsonl
 
         return {"lines": read_jsonl, "object": read_json}.get(kind, read_cvat)
-    from training.data.sources.caption_files.stored import read_pairs, read_parquet, read_tar
+    from training.data.readers.caption_files.stored import read_pairs, read_parquet, read_tar
 
     return {"parquet": read_parquet, "tar": read_tar}.get(kind, read_pairs)

@@ -13,15 +13,15 @@ from itertools import islice
 from typing import Any
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Record, Source
-from training.data.sources.caption_files.roles import (
+from training.data.readers.caption_files.records import IMAGE_SUFFIXES, Record, Source
+from training.data.readers.caption_files.roles import (
     Chosen,
     is_image_name,
     is_known,
     plain,
     plain_choice,
 )
-from training.data.sources.text_files import in_order, lines, read_text, read_token_lines, token_of
+from training.data.readers.text_files import in_order, lines, read_text, read_token_lines, token_of
 
 Rows = list[tuple[int, list[str]]]
 """Rows with the line at which each begins."""
@@ -69,7 +69,7 @@ def read_table(source: Source) -> Iterator[Record]:
         source.columns = {**source.columns, "image": (joined[0],)}
     chosen = plain_choice(source, names, sample)
     if chosen is None:
-        from training.data.sources.caption_files.columns import choose
+        from training.data.readers.caption_files.columns import choose
 
         chosen = choose(source, header, names, sample)
     _refuse_swallowed_rows(source, rows, chosen.image, len(names), delimiter)
@@ -332,7 +332,7 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 "expected the name of an image and its caption, with a comma, a tab or a space "
                 f"between, but there is no image {name[:40]!r}, in {line[:60]!r}"
             )
-            from training.data.sources.caption_files import advice
+            from training.data.readers.caption_files import advice
 
             source.fail(f"line {number}", f"{why}{advice.naming_lines(source)}")
         yield source.record(f"line {number}", name, [_DASH.sub("", caption)])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from sat_tf.util.errors import invalid_value
 from training.data.examples import DataError
-from training.data.sources.account import SUFFIXES, TEXTS, has_results
-from training.data.sources.caption_files.records import CaptionFile
-from training.data.sources.caption_files.roles import is_phrase, mostly
-from training.data.sources.image_folder import ImageFolder, is_image
-from training.data.sources.splits import split_of
+from training.data.readers.account import SUFFIXES, TEXTS, has_results
+from training.data.readers.caption_files.records import CaptionFile
+from training.data.readers.caption_files.roles import is_phrase, mostly
+from training.data.readers.image_folder import ImageFolder, is_image
+from training.data.readers.splits import split_of
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
@@ -59,7 +59,7 @@ def find_caption_files(
         if len(parsed) == 1:
             reasons |= dict.fromkeys(set(found) - set(parsed), "they hold no captions")
             return [(parsed[0], None)]
-    from training.data.sources.caption_files import advice
+    from training.data.readers.caption_files import advice
 
     shown = errors if len(errors) <= 2 else []
     if found:
@@ -80,7 +80,7 @@ def _look_further(
     data_dir: Path, images: ImageFolder, read: Read, errors: list[DataError]
 ) -> list[Path]:
     """Caption files in the folders within, texts that parse, or the folder of paired files."""
-    from training.data.sources.caption_files.stored import pairs
+    from training.data.readers.caption_files.stored import pairs
 
     def named_so(folders: Sequence[Path]) -> list[Path]:
         files = [file for folder in folders for file in _files(folder)]
@@ -106,7 +106,7 @@ def _look_further(
 
 def _lie_with_images(found: Sequence[Path], images: ImageFolder) -> bool:
     """Tests if files are those of single images."""
-    from training.data.sources.caption_files.stored import pairs
+    from training.data.readers.caption_files.stored import pairs
 
     return set(map(str, found)) <= {text for _, text, _ in pairs(images.root)}
 

@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from tests.training.data.sources.caption_forms import (
+from tests.training.data.readers.caption_forms import (
     ANNOTATED,
     BOTH,
     COCO,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from training.data.sources.caption_files.records import (
+from training.data.readers.caption_files.records import (
     IMAGE_SUFFIXES,
     MARKS,
     Source,

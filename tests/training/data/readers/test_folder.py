@@ -17,12 +17,12 @@ from tests.training.data.own_images import (
     write_csv,
     write_files,
 )
-from tests.training.data.sources.caption_forms import load
+from tests.training.data.readers.caption_forms import load
 from tests.training.small_runs import report_of, scenes_encoder
 from training.data.config import parse_places
 from training.data.examples import DataError
-from training.data.sources import load_split
-from training.data.sources.splits import EXACT_BELOW, TENTHS, choose_places, hashed_split
+from training.data.readers import load_split
+from training.data.readers.splits import EXACT_BELOW, TENTHS, choose_places, hashed_split
 from training.run.config import DataConfig
 from training.train import main
 

@@ -27,7 +27,7 @@ def check_there(data: DataSet, data_dir: Path | None) -> None:
         folder = Path(data_dir, data.image_dir)
         raise DataError(f"`--data.image_dir`: there is no folder {folder}.")
     if data.captions is not None:
-        from training.data.sources.find_captions import named_files
+        from training.data.readers.find_captions import named_files
 
         named_files(Path(data_dir), data.captions)
 
@@ -51,11 +51,11 @@ class Source:
         self.split = functools.partial(_load, data, data_dir=data_dir)
         check_there(data, data_dir)
         if data.name in ("flickr8k", "flickr30k"):
-            from training.data.sources import flickr
+            from training.data.readers import flickr
 
             self.files = flickr.read_files(Path(data_dir), flickr.LAYOUTS[data.name], data.splits)
         if data.name == "folder":
-            from training.data.sources.folder import Folder
+            from training.data.readers.folder import Folder
 
             found = Folder(
                 Path(data_dir), data.captions, data.image_dir, data.columns, data.held_out
@@ -66,16 +66,16 @@ class Source:
 
 def _load(data: DataSet, split: str, data_dir: Path | None) -> Split:
     if data.name == "scenes":
-        from training.data.sources import scenes
+        from training.data.readers import scenes
 
         # Fewer scenes are drawn, not drawn and cut off.
         count = scenes.COUNTS[split]
         return scenes.load(split, seed=data.seed, count=min(count, data.limit or count))
     if data.name == "coco_captions":
-        from training.data.sources import coco
+        from training.data.readers import coco
 
         return coco.load(split, data_dir, data.limit)
-    from training.data.sources import flickr
+    from training.data.readers import flickr
 
     return flickr.load(split, Path(data_dir), flickr.LAYOUTS[data.name], data.splits, data.limit)
 

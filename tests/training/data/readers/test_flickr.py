@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from training.data.examples import DataError
-from training.data.sources import load_split
-from training.data.sources.flickr import load
+from training.data.readers import load_split
+from training.data.readers.flickr import load
 from training.run.config import DataConfig
 
 TOKENS = "Flickr8k.token.txt"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.training.data.sources.caption_forms import (
+from tests.training.data.readers.caption_forms import (
     BOTH,
     COCO,
     IMAGES,

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote
 from sat_tf.images import SUFFIXES as IMAGE_SUFFIXES
 from sat_tf.joining import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
-from training.data.sources.image_folder import ImageFolder
+from training.data.readers.image_folder import ImageFolder
 
 MARKS = ("is_rejected", "is_precanned", "was_cancelled", "foil")
 """Keys by which VizWiz, FOIL and others mark a caption as invalid: a true one leaves it out."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sat_tf.tokens import tokenize
-from training.data.sources import scenes
+from training.data.readers import scenes
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.data.sources import caption_forms
-from tests.training.data.sources.caption_forms import (
+from tests.training.data.readers import caption_forms
+from tests.training.data.readers.caption_forms import (
     IMAGES,
     RECORDS,
     A,
@@ -18,7 +18,7 @@ from tests.training.data.sources.caption_forms import (
     tar_of,
 )
 from training.data.examples import DataError
-from training.data.sources.caption_files.records import Record
+from training.data.readers.caption_files.records import Record
 
 DOG = "tiere/Hündin 1.jpg"
 WANTED = [

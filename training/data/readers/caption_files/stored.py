@@ -18,23 +18,23 @@ from typing import Any
 
 from sat_tf.util.errors import installation
 from training.data.examples import DataError, StoredImage
-from training.data.sources.account import PAIRED
-from training.data.sources.caption_files.columns import choose
-from training.data.sources.caption_files.objects import Entries, flat_records
-from training.data.sources.caption_files.records import (
+from training.data.readers.account import PAIRED
+from training.data.readers.caption_files.columns import choose
+from training.data.readers.caption_files.objects import Entries, flat_records
+from training.data.readers.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
     image_name,
     name_of_several,
 )
-from training.data.sources.caption_files.roles import (
+from training.data.readers.caption_files.roles import (
     Chosen,
     is_caption,
     is_image_heading,
     is_image_name,
 )
-from training.data.sources.text_files import decoded, read_text
+from training.data.readers.text_files import decoded, read_text
 
 _RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 _XMP = ".//{http://purl.org/dc/elements/1.1/}description//" + f"{_RDF}li"

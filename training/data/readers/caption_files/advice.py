@@ -10,11 +10,11 @@ from itertools import filterfalse, islice
 from pathlib import Path, PurePosixPath
 
 from training.data.examples import NO_FILE, DataError
-from training.data.sources.account import NOT_READ, READERS, TEXTS, inside_of, unread_files
-from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source
-from training.data.sources.caption_files.roles import is_image_name
-from training.data.sources.caption_files.stored import pairs
-from training.data.sources.text_files import lines
+from training.data.readers.account import NOT_READ, READERS, TEXTS, inside_of, unread_files
+from training.data.readers.caption_files.records import IMAGE_SUFFIXES, Source
+from training.data.readers.caption_files.roles import is_image_name
+from training.data.readers.caption_files.stored import pairs
+from training.data.readers.text_files import lines
 
 _NO_TABLES = (".md", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".pdf", ".html", *IMAGE_SUFFIXES)
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.training.data.sources.caption_forms import (
+from tests.training.data.readers.caption_forms import (
     A,
     B,
     chat,
