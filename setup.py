@@ -39,7 +39,7 @@ def read_text(name: str) -> str:
 
 
 class OneName(build_py):
-    """Puts all other packages below `sat_tf`, in `sat_tf.__main__.IN_WHEEL`.
+    """Puts all other packages below `sat_tf`, in `_commands`.
 
     Names like `training` and `serving` are not ours in somebody's environment. The command `sat-tf`
     finds them; an editable installation has them in the checkout.

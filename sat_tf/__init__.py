@@ -65,11 +65,8 @@ def __getattr__(name: str) -> Any:
         not name.isidentifier() or name[0] == "_" or find_spec(f"{__name__}.{name}") is None
     ):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from sat_tf.stderr import native_log_kept
-
-    with native_log_kept():
-        home = _HOMES.get(name, "sat_tf.layers") if public else f"{__name__}.{name}"
-        module = import_module(home)
+    home = _HOMES.get(name, "sat_tf.layers") if public else f"{__name__}.{name}"
+    module = import_module(home)
     return getattr(module, name) if public else module
 
 

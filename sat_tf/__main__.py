@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 
 import sat_tf
 from sat_tf.util.commands import COMMANDS, exit_status, run_process
 from sat_tf.util.errors import installation
 from sat_tf.util.removed import removed_command
-
-IN_WHEEL = Path(sat_tf.__file__).with_name("_commands")
-"""Folder of `training` and `serving` in a wheel, which installs one name; see `setup.py`."""
 
 
 def help_text() -> str:
@@ -39,11 +34,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    if IN_WHEEL.is_dir() and str(IN_WHEEL) not in sys.path:
-        sys.path.insert(0, str(IN_WHEEL))
-        # For the processes that a command starts.
-        paths = filter(None, [str(IN_WHEEL), os.environ.get("PYTHONPATH")])
-        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     name, *rest = argv or [""]
     if name in ("", "-h", "--help"):
         print(help_text())
@@ -51,20 +41,22 @@ def _run(argv: list[str]) -> int:
     if name == "--version":
         print(f"sat-tf {sat_tf.__version__}")
         return 0
-    if gone := removed_command(name):
-        print(f"Error: {gone}", file=sys.stderr)
-        return 2
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         meant = f" Did you mean {close[0]}?" if close else ""
-        print(f"Error: there is no command {name!r}.{meant}\n\n{help_text()}", file=sys.stderr)
+        unknown = f"there is no command {name!r}.{meant}\n\n{help_text()}"
+        print(f"Error: {removed_command(name) or unknown}", file=sys.stderr)
         return 2
     module, _ = COMMANDS[name]
     sys.argv = [f"sat-tf {name}", *rest]
     try:
         return _imported(module).main(rest)
     except ModuleNotFoundError as error:
-        if error.name.partition(".")[0] in ("sat_tf", "training", "serving", "digits"):
+        missing = error.name.partition(".")[0]
+        if missing == module.partition(".")[0]:
+            print(f"Error: {name} runs in a checkout: {installation('train')}", file=sys.stderr)
+            return 2
+        if missing in ("sat_tf", "training", "serving", "digits"):
             raise
         packages = installation("client" if name == "client" else "train")
         print(f"Error: {name} needs {error.name}: {packages}", file=sys.stderr)

@@ -19,9 +19,8 @@ import numpy as np
 import tyro
 
 from sat_tf.run_folder import RunFolder
-from sat_tf.stderr import progress_bar
 from sat_tf.trained import published
-from sat_tf.util.commands import check_file, exit_status, loading, parse_flags
+from sat_tf.util.commands import check_file, exit_status, loading, parse_flags, progress_bar
 from sat_tf.util.errors import RunError, invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields
 from sat_tf.util.files import default_cache_dir

@@ -138,7 +138,7 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
     Raises:
         DataError: No image can be read.
     """
-    from sat_tf.stderr import progress_bar
+    from sat_tf.util.commands import progress_bar
     from training.data.examples import DataError
     from training.data.feature_store import compile_encoder
     from training.data.image_loader import ImageLoader

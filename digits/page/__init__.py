@@ -14,7 +14,6 @@ import numpy as np
 
 import digits
 from digits.models.config import ReaderConfig, read_reader_config
-from sat_tf.stderr import native_log_kept
 from serving.web.captioning import UploadError
 from serving.web.model_process import ModelProcess
 from serving.web.sources import named
@@ -29,8 +28,7 @@ FILES = resources.files(__package__)
 
 def open_reader(folder: Path) -> Callable[[bytes], dict[str, Any]]:
     """Loads a published model; returns a function of a drawing, see `reading_data`."""
-    with native_log_kept():
-        return functools.partial(reading_data, digits.load(folder))
+    return functools.partial(reading_data, digits.load(folder))
 
 
 def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -> View | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sat_tf.config import CaptionerConfig
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
-from sat_tf.stderr import native_log_kept
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.limits import limit_files, limit_paths, read_limits
@@ -201,9 +200,8 @@ class _Source:
         if self.export is not None:
             raise _without_weights(self.path)
         try:
-            with native_log_kept():
-                from sat_tf.captioner import Captioner
-                from sat_tf.weights import count_weights, load_compact, load_weights, make_fitting
+            from sat_tf.captioner import Captioner
+            from sat_tf.weights import count_weights, load_compact, load_weights, make_fitting
         except ModuleNotFoundError as error:
             if error.name not in ("tensorflow", "keras"):
                 raise

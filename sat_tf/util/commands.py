@@ -1,11 +1,10 @@
-"""Start and end of every command: quick imports; a status and a line, no traceback."""
+"""Start and end of every command: its flags, its status and one line for an error."""
 
 from __future__ import annotations
 
 import atexit
 import builtins
 import contextlib
-import errno
 import gc
 import json
 import os
@@ -14,17 +13,20 @@ import shlex
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from sat_tf.stderr import native_log_kept
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import finite
 from sat_tf.util.removed import removed_flag
 
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 COMMANDS = {
-    "train": ("training.train", "Train a captioner or a digit system."),
+    "train": ("training.train", "Train a captioner."),
     "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
     "caption": ("training.caption", "Caption images and draw where each word looked."),
     "explain": ("training.explain", "Explain a caption, or a sentence of yours, word by word."),
@@ -49,7 +51,6 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _UNREAD = 128 + signal.SIGPIPE
-_NOT_WRITTEN = 120  # as Python's, of output that could not be flushed
 
 
 def program(module: str) -> str:
@@ -61,12 +62,13 @@ def program(module: str) -> str:
 def command_line(module: str, *arguments: object) -> str:
     """Returns a command as it can be typed into a shell: by `sat-tf` if that was typed before."""
     words = ["python", "-m", module]
-    if sys.argv[0].startswith("sat-tf "):
-        words = ["sat-tf", next(name for name, (home, _) in COMMANDS.items() if home == module)]
+    name = next((name for name, (home, _) in COMMANDS.items() if home == module), None)
+    if name and sys.argv[0].startswith("sat-tf "):
+        words = ["sat-tf", name]
     return shlex.join([*words, *map(str, arguments)])
 
 
-def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:
+def parse_flags(arguments: type, argv: Sequence[str] | None, module: str, **options: Any) -> Any:
     """Parses the flags of a command; its `--help` shows the docstrings of their fields.
 
     Args:
@@ -80,14 +82,9 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
     """
     import tyro
 
-    check_removed(sys.argv[1:] if argv is None else argv, module)
-    try:
-        with _unbroken_docstrings():
-            return tyro.cli(arguments, args=argv, prog=program(module), **options)
-    except SystemExit as end:
-        if not end.code:
-            _reader_left()
-        raise
+    argv = sys.argv[1:] if argv is None else argv
+    check_removed(argv, module)
+    return tyro.cli(arguments, args=argv, prog=program(module), **options)
 
 
 def check_removed(argv: Sequence[str], module: str) -> None:
@@ -99,25 +96,6 @@ def check_removed(argv: Sequence[str], module: str) -> None:
     if gone := removed_flag(argv, module):
         print(f"Error: {printable(gone)}", file=sys.stderr)
         raise SystemExit(_BAD_INPUT)
-
-
-@contextlib.contextmanager
-def _unbroken_docstrings() -> Iterator[None]:
-    """Joins the lines of docstrings, whose breaks tyro would keep where they are indented."""
-    try:
-        from tyro import _docstrings
-
-        written = _docstrings.parse_docstring_from_object
-    except (ImportError, AttributeError):  # private names: without them help has more line breaks
-        yield
-        return
-    _docstrings.parse_docstring_from_object = lambda owner: {
-        field: " ".join(text.split()) for field, text in written(owner).items()
-    }
-    try:
-        yield
-    finally:
-        _docstrings.parse_docstring_from_object = written
 
 
 def printable(text: object) -> str:
@@ -142,66 +120,44 @@ def exit_status(
 
     Returns:
         The command's status; 2 after an expected error; 130 after Ctrl-C, or the `status` of a
-        KeyboardInterrupt that has one; 141 if standard output is a pipe that is read no longer.
+        KeyboardInterrupt that has one; 141 if a pipe is read no longer, as by `head`.
     """
     # File names need not be UTF-8, and a terminal may lack letters; standard error escapes already.
     with contextlib.suppress(AttributeError):  # an output that was replaced may have no encoding
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = command() or 0
-        return _UNREAD if _reader_left() else status
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt as stop:
         print(str(stop) or "Stopped.", file=sys.stderr)
         return getattr(stop, "status", _INTERRUPTED)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at its end
+        return _UNREAD
     except expected as error:
-        if isinstance(error, BrokenPipeError) and _reader_left("\n"):
-            return _UNREAD
         print(f"Error: {printable(error)}", file=sys.stderr)
         return _BAD_INPUT
 
 
-def run_process(main: Callable[[], int]) -> NoReturn:
+def run_process(main: Callable[[], int]) -> None:
     """Ends the process with the status of a command, as `sys.exit(main())` does, but always.
 
-    Python's own end waits for TensorFlow's threads, which for ever wait for Python if one of them
-    is about to call a reader of ours. So it is left out: exit handlers run and output is flushed.
-    A notebook (`%run -m training.train`) goes on after the command, in a process that is its own.
+    Python's own end waits for TensorFlow's threads, which wait for Python if one of them is about
+    to call a reader of ours. A notebook (`%run -m training.train`) goes on after the command.
     """
     if hasattr(builtins, "__IPYTHON__"):
         sys.exit(main())
     try:
         status = main()
-    except SystemExit as stop:
-        status = stop.code
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-        status = _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-    if not isinstance(status, int | None):
-        print(status, file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
         status = 1
     atexit._run_exitfuncs()  # as `multiprocessing` ends its processes
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
-    except (OSError, ValueError):
-        status = status or _NOT_WRITTEN
-    os._exit((status or 0) & 0xFF)
-
-
-def _reader_left(more: str = "") -> bool:
-    """Returns whether standard output is a pipe that is read no longer, and discards it then.
-
-    Otherwise the interpreter would complain at its end.
-
-    Args:
-        more: A text to try it with if an error is known, which may be another pipe's.
-    """
-    try:
-        print(end=more, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
 
 
 def json_line(value: Any) -> str:
@@ -218,7 +174,7 @@ def json_line(value: Any) -> str:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Imports TensorFlow and Keras quickly and quietly; does nothing if TensorFlow is loaded.
+    """Imports TensorFlow and Keras quickly; does nothing if TensorFlow is loaded.
 
     They make a million objects that live as long as the process: collecting garbage among them
     costs a tenth of the start-up time.
@@ -228,11 +184,22 @@ def loading() -> Iterator[None]:
         return
     gc.disable()
     try:
-        with native_log_kept():
-            yield
+        yield
     finally:
         gc.freeze()
         gc.enable()
+
+
+def progress_bar(total: int, title: str, unit: str, enabled: bool = True, done: int = 0) -> tqdm:
+    """Makes a bar on standard error; call its `update(count)`, and `close()` or use `with`.
+
+    A log is written to every half minute. Items that were `done` before do not count for its speed.
+    """
+    from tqdm import tqdm
+
+    seconds = 0.1 if sys.stderr.isatty() else 30.0
+    given = {"unit": f" {unit}", "disable": not enabled, "initial": done, "mininterval": seconds}
+    return tqdm(total=total, desc=title, dynamic_ncols=True, **given)
 
 
 def check_folder(flag: str, folder: Path) -> None:
@@ -241,7 +208,13 @@ def check_folder(flag: str, folder: Path) -> None:
     Raises:
         ValueError: It cannot be made or written in; the message names the flag.
     """
-    _try("a folder that can be written in", flag, folder, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        expected = "a folder that can be written in"
+        raise invalid_value(flag, expected, f"{folder} ({error.strerror})") from error
 
 
 def check_file(flag: str, path: Path) -> None:
@@ -250,15 +223,6 @@ def check_file(flag: str, path: Path) -> None:
     Raises:
         ValueError: It cannot be written; the message names the flag.
     """
-    _try("a file that can be written", flag, path, path.parent)
-
-
-def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-        if path != folder and path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    except OSError as error:
-        raise invalid_value(flag, expected, f"{path} ({error.strerror})") from error
+    if path.is_dir():
+        raise invalid_value(flag, "a file that can be written", f"{path}, which is a folder")
+    check_folder(flag, path.parent)

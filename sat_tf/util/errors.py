@@ -1,10 +1,6 @@
-"""Errors about values and about run folders, in one form each."""
+"""Errors about values and run folders, in one form each."""
 
 from __future__ import annotations
-
-import importlib.metadata
-import shlex
-from pathlib import Path
 
 _LONGEST = 1000  # characters of a value in a message
 
@@ -30,20 +26,8 @@ def invalid_value(
 
 
 def installation(extra: str) -> str:
-    """Returns the command that installs the packages of an extra of `setup.py`.
-
-    No index has this package: pip finds a checkout, or by their names what a wheel asks for.
-    """
-    if (Path(__file__).resolve().parents[1] / "setup.py").is_file():
-        return f'pip install -e ".[{extra}]"'
-    wanted = [one.split(";") for one in importlib.metadata.requires("sat-tf") or ()]
-    always = {package for package, *marker in wanted if "extra ==" not in "".join(marker)}
-    names = [
-        package.strip()
-        for package, *marker in wanted
-        if f'extra == "{extra}"' in "".join(marker) and package not in always
-    ]
-    return shlex.join(["pip", "install", *names])
+    """Returns the command that installs the packages of an extra of `setup.py` in a checkout."""
+    return f'pip install -e ".[{extra}]"'
 
 
 class RunError(ValueError):

@@ -121,7 +121,7 @@ def caption_chunks(spark: SparkSession, output: Output, job: Job, plan: Plan) ->
     Raises:
         OSError: The engine gave up; what is committed stays.
     """
-    from sat_tf.stderr import progress_bar
+    from sat_tf.util.commands import progress_bar
 
     left = [chunk for chunk in plan.chunks if not output.is_done(chunk)]
     total, todo = (sum(chunk.images for chunk in chunks) for chunks in (plan.chunks, left))

@@ -30,7 +30,7 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
-from sat_tf.stderr import progress_bar
+from sat_tf.util.commands import progress_bar
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import NO_LOCKS, sync, write_json
 from sat_tf.util.text_tables import counted

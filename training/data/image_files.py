@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sat_tf.stderr import progress_bar
+from sat_tf.util.commands import progress_bar
 from sat_tf.util.files import write_atomically
 
 _READERS = 2

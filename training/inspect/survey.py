@@ -26,7 +26,7 @@ from sat_tf.config import EncoderConfig, weights_files
 from sat_tf.encoder_names import WITHOUT_NETWORK
 from sat_tf.joining import primary
 from sat_tf.spellings import both_spellings
-from sat_tf.stderr import progress_bar
+from sat_tf.util.commands import progress_bar
 from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import as_utf8
 from sat_tf.util.text_tables import counted

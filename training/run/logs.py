@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from sat_tf.model import spans_workers
 from sat_tf.objectives.likelihood import ATTENTION_MEANS
-from sat_tf.stderr import progress_bar
+from sat_tf.util.commands import progress_bar
 from sat_tf.util.files import sync, write_json
 from sat_tf.util.text_tables import counted
 from training.data.examples import Split

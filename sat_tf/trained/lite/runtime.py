@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.stderr import without_stderr
-
 STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""
 
@@ -47,8 +45,7 @@ class Graph:
             tensors = self._interpreter.get_tensor_details()
             if 4 * sum(math.prod(map(int, t["shape"])) for t in tensors) > _MOST_BYTES:
                 raise ValueError(f"it takes more than {_MOST_BYTES:,} bytes of memory")
-            with without_stderr():  # it names its delegate
-                self._interpreter.allocate_tensors()
+            self._interpreter.allocate_tensors()
             _give_back_pages(path)
             signature = self._interpreter.get_signature_runner()
         except (ValueError, RuntimeError) as error:

@@ -8,12 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from sat_tf.util.commands import command_line, exit_status, json_line, loading, parse_flags
+from sat_tf.util.commands import command_line, exit_status, json_line, loading, progress_bar
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
@@ -146,10 +145,9 @@ del iterator
     ("before", "end", "status", "last"),
     [
         (READING, "return 3", 3, ""),  # ends though a thread of TensorFlow never does
-        ("", "sys.exit('no')", 1, "no"),
         ("", "raise KeyError('x')", 1, "KeyError: 'x'"),
     ],
-    ids=["reading", "exit", "error"],
+    ids=["reading", "error"],
 )
 def test_a_process_ends_with_the_status_of_its_command(before, end, status, last):
     command = [sys.executable, "-c", ENDING.format(before=before, end=end)]
@@ -172,19 +170,9 @@ def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, m
     assert frozen == ([] if loaded else [True])
 
 
-@dataclass(frozen=True)
-class Flags:
-    """Flags of a command."""
-
-    out: str = "here"
-    """Folder of the figures, of the reports and of the maps, one of each for every image; by
-    default a new one (made beside
-    the photographs)."""
-
-
-def test_help_wraps_docstrings_to_the_terminal_alone(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "400")
-    with pytest.raises(SystemExit):
-        parse_flags(Flags, ["--help"], "a.command")
-    said = capsys.readouterr().out
-    assert "every image; by default a new one (made beside the photographs)." in said
+@pytest.mark.parametrize("enabled", [True, False])
+def test_long_work_is_counted_on_standard_error(capsys, enabled):
+    with progress_bar(10, "Annotations", "images", enabled, done=5) as bar:
+        bar.update(5)
+    shown = capsys.readouterr().err
+    assert ("Annotations" in shown and "10/10" in shown) is enabled
