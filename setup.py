@@ -112,13 +112,9 @@ setup(
         "gpu": [GPU_TENSORFLOW],
         "heic": ["pillow-heif>=0.20,<2"],
         "hub": ["huggingface_hub>=1,<3"],
-        "icu": ["icu4py>=1.2,<2"],
-        "jieba": ["jieba>=0.42,<1"],
         "lite": [],  # as without an extra
         "meteor": only("pycocoevalcap", "snowballstemmer"),
-        "mecab": ["fugashi>=1.3,<2", "unidic-lite>=1.0,<2"],
         "scores": [*only("snowballstemmer"), "sacrebleu>=2.4,<3"],
-        "subwords": ["sentencepiece>=0.2,<1"],
         "train": ALL,
         "web": read_requirements("requirements-web.txt"),
     },

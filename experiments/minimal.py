@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         words, alpha = model.write(image)
         maps = alpha[: len(words)].reshape(-1, *model.encoder.grid)
         chosen = alpha.argmax(axis=-1)[: len(words)] if kind == "hard" else None
-        forms = [vocabulary.forms[word] for word in words]
+        forms = [vocabulary.words[word] for word in words]
         title = f"{kind}: {vocabulary.join(forms)}"
         print(f"{title}   (reference: {reference})")
         sheets.append(

@@ -7,14 +7,11 @@ needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, resizing
-from sat_tf.joining import token_bytes
 from sat_tf.search import FLOOR, Hypotheses
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.limits import UNFAMILIAR, Confidence, Familiarity, Limits
@@ -141,16 +138,9 @@ def write_captions(
     """
     inside = tf.range(tf.shape(token_ids)[-1]) < lengths[..., None]
 
-    def look_up(words: Sequence[str | bytes]) -> tf.Tensor:
-        return tf.where(inside, tf.gather(tf.constant(words), token_ids), "")
-
     separator, pattern, replacement = vocabulary.joining()
-    words = pieces = look_up(vocabulary.forms)
-    if vocabulary.unit == "subwords":
-        pieces = look_up([token_bytes(word) for word in vocabulary.words])
-    texts = tf.strings.reduce_join(pieces, axis=-1, separator=separator)
-    if vocabulary.unit == "subwords":  # bytes need not make up a character
-        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+    words = tf.where(inside, tf.gather(tf.constant(vocabulary.words), token_ids), "")
+    texts = tf.strings.reduce_join(words, axis=-1, separator=separator)
     # The places after the last word leave separators behind.
     texts = tf.strings.regex_replace(texts, "^ +| +$", "")
     if pattern:

@@ -129,13 +129,11 @@ def chosen_locations(
         caption: Its caption.
 
     Returns:
-        Indices of locations, row by row; None if none was chosen, or several for a word.
+        Indices of locations, row by row; None if none was chosen.
     """
     selection = captioner.config.attention.selection
     if caption.alpha is None or selection == "expectation" or not caption.words:
         return None
-    if captioner.vocabulary.unit == "subwords":
-        return None  # a word has several
     if selection == "argmax":
         return caption.alpha.reshape(len(caption.words), -1).argmax(-1)
     import tensorflow as tf

@@ -69,8 +69,7 @@ def run(arguments: Arguments) -> int:
 
     folder = RunFolder(next(iter(configs)))
     data_dir, own = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder)
-    words = dict(zip(own.words, own.forms, strict=True))
-    data = load_data(configs[folder.path].data, data_dir, words)
+    data = load_data(configs[folder.path].data, data_dir, own.words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())

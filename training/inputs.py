@@ -163,8 +163,7 @@ def load_data(
     Args:
         config: The configuration.
         data_dir: The user's copy of the data set; None for drawn data.
-        more_words: Words that the vocabulary has in any case, after those of the captions, each
-            with its form in captions that are written.
+        more_words: Words that the vocabulary has in any case, after those of the captions.
         dataset: The data set, if it is open already.
 
     Raises:

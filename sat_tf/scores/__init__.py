@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sat_tf.util.errors import TablesError
+from sat_tf.scores.meteor_words import TablesError
 
 if TYPE_CHECKING:
     from sat_tf.scores.captions import Score, bleu, cider, meteor, rouge_l, tokenize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +13,9 @@ from sat_tf.scores.score_tokens import (
     ScoreTokens,
     default_tokens,
     signature,
+    split_captions,
     split_lines,
 )
-from sat_tf.util.errors import invalid_value
 
 
 class Score(NamedTuple):
@@ -24,7 +24,7 @@ class Score(NamedTuple):
     Attributes:
         score: That of all captions together.
         per_image: `[N]`, the score of each caption alone.
-        signature: What scores have to share to be compared, a line like sacrebleu's.
+        signature: The properties that comparable scores share, a line like sacrebleu's.
     """
 
     score: float
@@ -49,8 +49,7 @@ def tokenize(
     Raises:
         ValueError: `captions` is one text instead of a list, or the package that splits is missing.
     """
-    if isinstance(captions, str):
-        raise invalid_value("captions", "a list of captions", repr(captions))
+    _check_texts("captions", captions)
     return split_lines(tokens or default_tokens(language), captions, language)
 
 
@@ -84,7 +83,7 @@ def bleu(
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation".
     """
     if n not in range(1, 5):
-        raise invalid_value("n", "1 to 4", n)
+        raise _invalid("n", "1 to 4", n)
     split = _split(captions, references, language, tokens)
     rows = bleu_statistics(split.captions, split.references)
     name = f"bleu_{n}" if brevity_penalty else f"bleu_{n}_no_bp"
@@ -156,7 +155,7 @@ def meteor(
     """
     chosen = tokens or default_tokens(language)
     if chosen in OVER_CHARACTERS:
-        raise invalid_value("tokens", "tokens that are words, for METEOR", repr(chosen))
+        raise _invalid("tokens", "tokens that are words, for METEOR", repr(chosen))
     from sat_tf.scores.meteor_scoring import meteor_of, meteor_scores
 
     program = meteor_of(language)
@@ -182,18 +181,28 @@ def _split(
 ) -> _Split:
     """Splits captions and references, in tokens with blanks between them."""
     name = tokens or default_tokens(language)
-    words = tokenize(captions, language=language, tokens=name)
-    if isinstance(references, str) or any(isinstance(own, str) for own in references):
-        raise invalid_value("references", "a list of references per caption", "a text")
-    if len(captions) != len(references) or not words:
-        expected = f"the references of {len(captions) or 'at least one'} captions"
-        raise invalid_value("references", expected, f"those of {len(references)}")
+    _check_texts("captions", captions)
+    if isinstance(references, str | Mapping) or len(references) != len(captions) or not captions:
+        expected = f"a list with the references of {len(captions) or 'at least one'} captions"
+        raise _invalid("references", expected, f"{type(references).__name__} of {len(references)}")
+    for own in references:
+        _check_texts("references", own)
     if bare := sum(not own for own in references):
-        raise invalid_value("references", "at least one per caption", f"none for {bare}")
-    flat = iter(
-        tokenize([text for own in references for text in own], language=language, tokens=name)
-    )
-    theirs = [[next(flat) for _ in own] for own in references]
+        raise _invalid("references", "at least one per caption", f"none for {bare}")
+    words, theirs = split_captions(name, captions, references, language)
     if not any(map(any, theirs)):
-        raise invalid_value("references", "a reference with a word", "none")
+        raise _invalid("references", "a reference with a word", "none")
     return _Split(words, theirs, signature(name, language, theirs, tables))
+
+
+def _check_texts(name: str, texts: Sequence[str]) -> None:
+    """Checks that texts are a list; of a dictionary only the keys would be scored."""
+    if isinstance(texts, str | Mapping) or not all(isinstance(text, str) for text in texts):
+        expected = "a list of texts" + (" per caption" if name == "references" else "")
+        raise _invalid(name, expected, f"{type(texts).__name__} {str(texts)[:80]!r}")
+
+
+def _invalid(name: str, expected: str, got: object) -> ValueError:
+    return ValueError(
+        f"Received an invalid value for argument `{name}`: expected {expected}, got {got}."
+    )

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.joining import primary
 from sat_tf.scores.meteor_words import Lexicon, Word, function_words, longer, split_english
+from sat_tf.scores.score_tokens import primary
 
 # --- the alignment of a caption with a reference ---
 
@@ -24,6 +24,7 @@ from sat_tf.scores.meteor_words import Lexicon, Word, function_words, longer, sp
 
 BEAM = 40
 """Partial alignments that survive each word of the reference."""
+_MOST = 40  # matches of one word
 # A path's rank is one number: matches first, chunks next, distance last.
 _MATCH, _CHUNK = -(1 << 48), 1 << 24
 _rank = itemgetter(0)
@@ -51,8 +52,17 @@ def align(matches: Sequence[Sequence[Match]]) -> list[Match]:
     """Chooses matches that do not overlap, as METEOR 1.5 does, in the order of the reference.
 
     Args:
-        matches: Those that start at each word of the reference.
+        matches: Those that start at each word of the reference; of more than `_MOST`, as texts
+            that repeat a word have them, the nearest count.
     """
+    matches = [
+        some
+        if len(some) <= _MOST
+        else sorted(some, key=lambda match: (match.module, abs(match.start - match.own_start)))[
+            :_MOST
+        ]
+        for some in matches
+    ]
     # As bits: words of the caption and of the reference, those that matches cover and those that
     # more than one covers.
     once = twice = once_there = twice_there = 0

@@ -27,8 +27,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.util.errors import TablesError
-from sat_tf.util.files import default_cache_dir, write_json
+
+class TablesError(OSError):
+    """METEOR's tables are missing, of another version, or cannot be indexed."""
+
 
 # --- tables ---
 
@@ -137,8 +139,14 @@ def arabic_index() -> Path:
     return _index("arabic", ARABIC_TABLES, _write_arabic)
 
 
+def _cache_dir() -> Path:
+    if own := os.environ.get("SAT_TF_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sat_tf")
+
+
 def _index(language: str, tables: dict[str, int], write) -> Path:
-    folder = default_cache_dir() / "meteor" / f"{language}-{_LAYOUT}"
+    folder = _cache_dir() / "meteor" / f"{language}-{_LAYOUT}"
     if folder.is_dir():
         return folder
     _check_version(tables)
@@ -192,7 +200,7 @@ def _write_english(folder: Path) -> None:
     lines = [line.split() for line in text.splitlines()]
     # Some keep their full stop before a number alone.
     prefixes = {line[0]: "#NUMERIC_ONLY#" in line for line in lines if line and line[0][0] != "#"}
-    write_json(folder / "prefixes.json", prefixes)
+    (folder / "prefixes.json").write_text(json.dumps(prefixes, ensure_ascii=False), "utf-8")
 
 
 def _pairs(name: str) -> Iterable[tuple[bytes, bytes]]:

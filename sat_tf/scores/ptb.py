@@ -106,8 +106,9 @@ _DIGITS2 = "[0-9]{2,4}"
 _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
     (re.compile(pattern), action)
     for pattern, action in (
-        ("<[!?][A-Za-z-][^>]*>", _as_is),
-        (r"</?[A-Za-z][A-Za-z0-9_:.-]*(?: +[^<>]*?)?/?>", _as_is),
+        ("<[!?][A-Za-z-][^>]{0,400}>", _as_is),
+        (r"</?[A-Za-z][A-Za-z0-9_:.-]*(?: +[^<>]{0,400}?)?/?>", _as_is),
+        ("&#[0-9]+;|(?i:-[lr][rsc]b-)", _as_is),
         ("&(?:amp|lt|gt|quot|apos|nbsp);", lambda text: [_ENTITIES[text]]),
         (f"(?i:{'|'.join(sorted(_SPLIT))})", lambda text: [text[:3], text[3:]]),
         ("('[tT])(?i:is|was)", _as_is),
@@ -147,7 +148,8 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
         (rf"({_ALNUM}+(?:\.{_ALNUM}+)*\.{_any(_FILES)})(?:[ .?!,]|$)", _as_is),
         (r"([A-Za-z0-9][A-Za-z0-9.,]*(?:-[A-Za-z0-9]+)+)(?=[^a-zA-Z0-9.+]|$)", _as_is),
         (_THING, _as_is),
-        ("[A-Z]+(?:[+&][A-Z]+)+|[cC]\\+\\+", _as_is),
+        ("[A-Z]+(?:(?:[+&]|&amp;)[A-Z]+)+", lambda text: [text.replace("&amp;", "&")]),
+        ("[cC]\\+\\+|[cCfF]#", _as_is),
         (r"[<>]?[:;=][\-o*']?[()DPdpO\\{@|\[\]](?=[^A-Za-z0-9]|$)", _bracketed),
         (r"[\^x=~<>]\.[\^x=~<>]|[\-\^x=~<>']_[\-\^x=~<>']", _as_is),
         ('(")[A-Za-z0-9$]', _always("``")),
@@ -173,6 +175,7 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
     )
 ]
 _WHOLE = re.compile("([A-Za-z]+|[.,])(?: |$)")  # what most captions consist of
+_LONG = re.compile(r"(\S{200})(?=\S)")  # longer ones are cut, as patterns look ahead
 _WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
 _ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
 _RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
@@ -212,7 +215,8 @@ def plain_forms(text: str) -> str:
 def split_words(text: str) -> list[str]:
     """Splits an English text into words in small letters, without most punctuation."""
     words = []
-    for token in _tokens(" ".join(text.split())):
+    text = " ".join(_LONG.sub(r"\1 ", text).split())
+    for token in _tokens(text):
         words += [word for word in token.lower().split() if word not in PUNCTUATION]
     return words
 

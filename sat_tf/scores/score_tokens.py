@@ -1,75 +1,71 @@
-"""Tokenisers of scores: what n-grams are of. Scores of different tokenisers cannot be compared."""
+"""Tokenisers of scores: n-grams are of their tokens. Other tokenisers give other scores."""
 
 from __future__ import annotations
 
+import html
 import importlib.metadata
-import importlib.util
+import unicodedata
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Literal, get_args
 
-from sat_tf.joining import RULES, Segmenter, Unit, join, joining, primary
-from sat_tf.tokens import comparable, default_segmenter, default_unit, tokenize
-from sat_tf.util.errors import installation
-
-ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
-"""Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that
-ICU, jieba or MeCab find; Chinese characters and whole Latin words, or Japanese words, as sacrebleu
-has them."""
+ScoreTokens = Literal["ptb", "simple", "characters", "zh", "ja-mecab"]
+"""Stanford's PTB tokeniser (English); words of letters, marks and digits; grapheme clusters;
+sacrebleu's Chinese characters with whole Latin words, or its Japanese words."""
 
 OVER_CHARACTERS = ("characters", "zh")
 """Tokenisers whose scores are not over words."""
 NOT_WORDS = "The scores are over characters: they are not comparable with scores over words."
 """Note on scores of `OVER_CHARACTERS`."""
-UNSPLIT = "Captions without spaces between words were split at spaces: see `--score-tokens`."
-"""Note on scores by a tokeniser that finds no words in the language."""
 DEFINITIONS = "1.2"
 """Version of pycocoevalcap whose definitions the scores follow."""
-PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi"}
-PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
-"""Packages that tokenisers need."""
+_RULES = 4  # version of "simple" and "characters"
+_FROM_SACREBLEU = ("zh", "ja-mecab")
+_UNSPACED = ("zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh", "ja", "th", "lo")
+_UNSPACED += ("km", "my", "bo", "dz", "shn", "mnw", "ii")
 
 
-def default_tokens(
-    language: str = "en",
-    unit: Unit = "words",
-    segmenter: Segmenter = "spaces",
-) -> ScoreTokens:
-    """Returns the tokeniser of scores for captions that are split as told, see `tokenize`."""
-    if segmenter != "spaces":
-        return segmenter
-    unspaced = default_segmenter(language) != "spaces" or default_unit(language) == "characters"
-    if unit == "characters" or unspaced:
-        return "characters"  # texts of these languages have no spaces, whoever put some in
+def primary(language: str) -> str:
+    """Returns the primary subtag of a language code: pt of pt-BR."""
+    return language.lower().partition("-")[0]
+
+
+def default_tokens(language: str = "en", unit: str = "words") -> ScoreTokens:
+    """Returns the tokeniser of scores for captions of a language and of these units."""
+    if unit == "characters" or (primary(language) in _UNSPACED and "latn" not in language.lower()):
+        return "characters"  # texts of these languages have no spaces, even if references do
     return "ptb" if primary(language) == "en" else "simple"
 
 
-def check_tokens(name: ScoreTokens | None) -> str | None:
-    """Returns the package that a tokeniser needs, if any.
+def check_tokens(name: ScoreTokens | None) -> None:
+    """Checks that a tokeniser exists and is installed; None is the default one.
 
     Raises:
-        ValueError: It is not installed.
+        ValueError: It is unknown, or its package is missing.
     """
-    package = PACKAGES.get(name)
-    if package and importlib.util.find_spec(package) is None:
-        extra = name if name in get_args(Segmenter) else "scores"
-        raise ValueError(f"`--score-tokens {name}` needs {package}: `{installation(extra)}`.")
-    return package
+    if name is not None and name not in get_args(ScoreTokens):
+        known = ", ".join(get_args(ScoreTokens))
+        raise ValueError(
+            f"Received an invalid value for argument `tokens`: expected one of {known}, got {name}."
+        )
+    if name in _FROM_SACREBLEU and find_spec("sacrebleu") is None:
+        raise ValueError(f"The tokeniser {name} needs sacrebleu: `pip install 'sacrebleu[ja]'`.")
 
 
 def tokens_version(name: ScoreTokens) -> str:
-    """Returns the version of a tokeniser: that of its package, and that of our rules."""
+    """Returns the version of a tokeniser."""
+    check_tokens(name)
     if name == "ptb":
         return "corenlp3.4.1"
-    if not (package := check_tokens(name)):
-        return str(RULES)
-    program = "" if package == name else package
-    return f"{program}{importlib.metadata.version(package)}-{RULES}"
+    if name in _FROM_SACREBLEU:
+        return f"sacrebleu{importlib.metadata.version('sacrebleu')}"
+    return str(_RULES)
 
 
 def signature(
     name: ScoreTokens, language: str, references: Sequence[Sequence[str]], meteor: object | None
 ) -> str:
-    """Formats what scores have to share to be compared; of the versions, those that count.
+    """Formats the properties that comparable scores share.
 
     Args:
         name: The tokeniser.
@@ -97,20 +93,19 @@ def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -
     Args:
         name: The tokeniser.
         lines: Texts as people write them.
-        language: Their language code.
+        language: Unused so far: each tokeniser splits all languages alike.
 
     Raises:
-        ValueError: The package that splits is not installed.
+        ValueError: The tokeniser is unknown, or the package that splits is not installed.
     """
+    del language
+    check_tokens(name)
     if name == "ptb":
         from sat_tf.scores.ptb import plain_forms, split_words
 
         return [" ".join(split_words(plain_forms(line))) for line in lines]
-    check_tokens(name)
-    split = _splitter(name, language)
-    # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
-    found = ((comparable(token, language) for token in split(line)) for line in lines)
-    return [" ".join(filter(str.strip, tokens)) for tokens in found]
+    split = _splitter(name)
+    return [" ".join(split(_plain(line))) for line in lines]
 
 
 def split_captions(
@@ -125,17 +120,21 @@ def split_captions(
     return [next(split) for _ in captions], [[next(split) for _ in own] for own in references]
 
 
-def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
-    if name in ("simple", "characters"):
-        unit = "words" if name == "simple" else name
-        return lambda text: tokenize(text, unit, language)
+def _plain(text: str) -> str:
+    """Returns a text without entities and letter case, in NFC."""
+    return unicodedata.normalize("NFC", html.unescape(text).replace("\u2019", "'").casefold())
 
-    def whole(text: str) -> str:
-        """Returns the text as a captioner writes it: without spaces that people put into some."""
-        return join(tokenize(text, "words", language), *joining("words", language))
 
-    if name in get_args(Segmenter):
-        return lambda text: tokenize(whole(text), "words", language, segmenter=name)
+def _splitter(name: ScoreTokens) -> Callable[[str], list[str]]:
+    import regex
+
+    letters = r"[\p{L}\p{M}\p{N}]+"
+    words = regex.compile(rf"{letters}(?:(?:['\-]|(?<=\p{{N}})[.,:/](?=\p{{N}})){letters})*")
+    if name == "simple":
+        return words.findall
+    if name == "characters":
+        clusters = regex.compile(r"\X")
+        return lambda text: [c for word in words.findall(text) for c in clusters.findall(word)]
     if name == "zh":
         from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh as Tokenizer
     else:
@@ -144,8 +143,10 @@ def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
         cut = Tokenizer()
     except RuntimeError as error:
         raise ValueError(" ".join(str(error).split())) from error
+    letter = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
+    spaces = regex.compile(rf"(?<={letter}) +(?={letter})")  # that people put between words
 
     def split(text: str) -> list[str]:
-        return [token for token in cut(whole(text)).split() if any(map(str.isalnum, token))]
+        return [t for t in cut(spaces.sub("", text)).split() if any(map(str.isalnum, t))]
 
     return split

@@ -13,7 +13,6 @@ import numpy as np
 
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, read_limits
 from sat_tf.util.errors import RunError, invalid_value
@@ -357,13 +356,14 @@ class TrainedCaptioner:
         if self.config.attention.kind != "none":
             alpha, beta = (part[row, k, :length] for part in hypotheses.auxiliary)
             alpha = alpha.reshape(length, *self.grid)
-        words = [self.vocabulary.forms[i] for i in ids]
-        log_probs = hypotheses.word_log_probs[row, k, :length]
         return Caption(
             text=self.vocabulary.decode(ids),
             score=float(hypotheses.scores[row, k]),
             log_prob=float(hypotheses.log_probs[row, k]),
-            **whole_words(words, log_probs=log_probs, alpha=alpha, beta=beta),
+            words=tuple(self.vocabulary.words[i] for i in ids),
+            log_probs=hypotheses.word_log_probs[row, k, :length],
+            alpha=alpha,
+            beta=beta,
             language=self.vocabulary.language,
             tokens=(*map(int, ids), *(() if cut else (END,))),
         )

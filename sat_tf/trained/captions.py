@@ -18,8 +18,7 @@ class Caption:
 
     Attributes:
         text: The caption.
-        words: Its `T` words (characters, if the vocabulary is of characters); subwords are joined
-            to words, as `whole_words` does.
+        words: Its `T` words (characters, if the vocabulary is of characters).
         score: `log_prob / T^p`, nats.
         log_prob: Log-probability of the caption, nats: the sum of `log_probs` and of the end's; a
             caption that the length limit cut has no end.
@@ -31,7 +30,7 @@ class Caption:
         image: uint8 `[S, S, 3]`, the image as the encoder saw it, all of which the maps cover; None
             if annotations were captioned.
         language: Code of the caption's language; empty if it is not known.
-        tokens: Ids of its tokens, subwords apart, with `END` if it ended by itself.
+        tokens: Ids of its tokens, with `END` if it ended by itself.
         familiarity: Share of the dev images that lie farther from the training images than this
             one, 0 to 1; None of a captioner that does not know it. Below
             `sat_tf.trained.limits.UNFAMILIAR`, 2 %, the image is unlike those it learned from.

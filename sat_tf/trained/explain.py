@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.util.errors import invalid_value
 from sat_tf.vocabulary import END, START, UNK, Vocabulary
@@ -109,7 +108,7 @@ def sentence_tokens(
         named = ", ".join(dict.fromkeys(found[:_FEW]))
         raise invalid_value("sentence", "a word that the captioner knows", f"unknown: {named}")
     pairs = zip(found, ids, strict=True)
-    return [t if n == UNK else vocabulary.forms[n] for t, n in pairs], (*ids, END)
+    return [t if n == UNK else vocabulary.words[n] for t, n in pairs], (*ids, END)
 
 
 def explain(
@@ -136,16 +135,14 @@ def explain(
     words = slice(0, len(tokens) - (tokens[-1:] == (END,)))
     known = np.array(tokens) != UNK
     log_probs = np.where(known, read.log_probs, np.float32(np.nan))
-    shown = [vocabulary.forms[n] for n in tokens[words]] if shown is None else shown
+    shown = [vocabulary.words[n] for n in tokens[words]] if shown is None else shown
     maps, looking = dict.fromkeys(("alpha", "beta")), None
     if read.alpha is not None:
         maps = {"alpha": read.alpha[words].reshape(-1, *grid), "beta": read.beta[words]}
-        # Summed over the subwords of a word, as log-probabilities are.
-        worth = log_probs[words] - read.uniform[words]
-        looking = whole_words(shown, log_probs=worth)["log_probs"]
+        looking = log_probs[words] - read.uniform[words]
     total = float(log_probs.sum())
-    parts = whole_words(shown, log_probs=log_probs[words], **maps)
-    unread = np.array(parts["words"], object)[np.isnan(parts["log_probs"])]
+    parts = {"words": tuple(shown), "log_probs": log_probs[words], **maps}
+    unread = np.array(shown, object)[np.isnan(parts["log_probs"])]
     return Explanation(
         text=vocabulary.join(shown),
         score=total / max(len(shown), 1) ** length_power,

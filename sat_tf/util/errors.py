@@ -34,10 +34,6 @@ class RunError(ValueError):
     """A folder is not a finished run, or its files do not fit each other."""
 
 
-class TablesError(OSError):
-    """METEOR's tables are missing, of another version, or cannot be indexed."""
-
-
 def other_version(path: object, error: Exception) -> RunError:
     """Describes a run's configuration that this version cannot read."""
     return RunError(

@@ -7,6 +7,12 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 
 REMOVED: dict[str, str] = {
+    "--data.segmenter": "split the captions yourself and take `--data.tokens words`",
+    "--data.tokens subwords": "take words, or characters in languages without spaces",
+    "--data.capitals": "captions are in small letters",
+    "--score-tokens icu": "take characters, zh or ja-mecab",
+    "--score-tokens jieba": "take characters or zh",
+    "--score-tokens mecab": "take ja-mecab",
     "sat-tf locate": "teach attention by boxes, `--attention.teacher BOXES`; the locator is at "
     "commit 8563600a",
     "--attention.teacher *.npz": "the word locator is at commit 8563600a; give boxes instead",

@@ -14,7 +14,6 @@ import grpc
 import numpy as np
 
 from sat_tf.images.pillow import read_upright
-from sat_tf.joining import whole_words
 from sat_tf.util.errors import invalid_value
 from serving.client import channel
 from serving.client.channel import Connection, ServingError
@@ -293,7 +292,8 @@ def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
         version=version,
         reason=_text(values["reasons"][row]) if "reasons" in values else "",
         language=_text(values["language"][row]) if "language" in values else "",
-        **whole_words([_text(word) for word in words], **details),
+        words=tuple(_text(word) for word in words),
+        **details,
         **limits,
     )
 

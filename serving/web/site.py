@@ -218,8 +218,8 @@ def _add(
     words, settings, limits = light.vocabulary, light.settings, light.limits
     between, pattern, by = words.joining()
     vocabulary = {
-        "forms": words.forms,
-        "closed": [i for i, form in enumerate(words.forms) if has_closed(form[:1])],
+        "forms": words.words,
+        "closed": [i for i, form in enumerate(words.words) if has_closed(form[:1])],
         "join": {"between": between, "pattern": pattern, "by": by.replace("\\", "$")},
     }
     found = {

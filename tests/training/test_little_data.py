@@ -96,7 +96,7 @@ def test_the_next_command_has_the_flags_that_were_given():
     ("flags", "best"),
     [
         (("--data.language", "pt"), True),
-        (("--data.tokens", "subwords"), True),
+        (("--data.tokens", "characters"), True),
         (("--data.language", "en-GB"), False),
         (("--recipe", LEARN_ON, "--data.language", "de"), True),
         (("--recipe", LEARN_ON, "--data.language", "de", "--fit.epochs", "9"), False),

@@ -11,7 +11,6 @@ from typing import Self
 
 import numpy as np
 
-from sat_tf.tokens import written_forms
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.data.config import DataConfig
 from training.data.examples import DataError, Split
@@ -67,16 +66,6 @@ class Rows(Sequence[np.ndarray]):
     def take(self, rows: np.ndarray) -> Self:
         """Returns some rows, by their numbers or a mask."""
         return type(self).of(self[row] for row in np.arange(len(self))[rows])
-
-    def expanded(self, table: Rows) -> Self:
-        """Returns the rows with each number `n` replaced by row `n` of a table."""
-        if (table.lengths == 1).all():  # words, most often: without numbers of places
-            return type(self)(table.flat[self.flat], self.lengths)
-        sizes = table.lengths[self.flat]
-        before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        starts = table._places[self.flat]
-        places = np.arange(before[-1]) + np.repeat(starts - before[:-1], sizes)
-        return type(self)(table.flat[places], np.diff(before[self._places]))
 
     def framed(self, first: int, last: int) -> Self:
         """Returns the rows between two numbers."""
@@ -170,7 +159,8 @@ class CaptionWords:
     def ids(self, vocabulary: Vocabulary) -> Rows:
         """Returns the captions as ids, without `<start>` and `<end>`."""
         kind = np.uint16 if len(vocabulary) <= 2**16 else np.int32
-        return self.rows.expanded(Rows.of(map(vocabulary.ids_of, self.words), kind))
+        ids = np.fromiter(map(vocabulary.id, self.words), kind, len(self.words))
+        return Rows(ids[self.rows.flat], self.rows.lengths)
 
     def table(self, vocabulary: Vocabulary) -> CaptionTable:
         """Returns the captions that have a word as ids.
@@ -231,16 +221,13 @@ class CaptionTable:
 
 def split_captions(config: DataConfig, split: Split) -> CaptionWords:
     """Tokenises the captions of a split as a data set's are."""
-    return CaptionWords.of(split, Vocabulary(SPECIAL_TOKENS, **config.splitting).split)
+    return CaptionWords.of(split, Vocabulary(SPECIAL_TOKENS, **config.splitting).tokenize)
 
 
 def learn_vocabulary(config: DataConfig, words: CaptionWords) -> Vocabulary:
     """Collects the vocabulary of captions, those of the training split alone."""
-    counts, written = words.counts(), {}
-    if config.regains_capitals:
-        written = written_forms(words.split.captions, counts, config.language)
     empty = Vocabulary(SPECIAL_TOKENS, **config.splitting)
-    return empty.of_counts(counts, config.min_count, config.vocabulary_size, written)
+    return empty.of_counts(words.counts(), config.min_count, config.vocabulary_size)
 
 
 def caption_table(split: Split, vocabulary: Vocabulary) -> CaptionTable:
@@ -249,7 +236,7 @@ def caption_table(split: Split, vocabulary: Vocabulary) -> CaptionTable:
     Raises:
         DataError: No caption of the split has a word.
     """
-    return CaptionWords.of(split, vocabulary.split).table(vocabulary)
+    return CaptionWords.of(split, vocabulary.tokenize).table(vocabulary)
 
 
 def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:

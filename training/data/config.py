@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
-
-from sat_tf.joining import Segmenter, Unit, primary
-from sat_tf.tokens import CAPITAL_NOUNS, CHINESE, default_segmenter, default_unit
+from sat_tf.joining import Unit
+from sat_tf.tokens import check_language, default_unit
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, PositiveInt, Range, check_fields
 
@@ -19,8 +16,6 @@ Splits = Literal["official", "karpathy"]
 """Authors of the splits, for a data set that has several."""
 
 ROLES = ("image", "caption", "split", "group")
-# No code of Spanish; Kanuri, which knc is too.
-_MISTAKEN = {"sp": "a code such as en, de or es (Spanish)", "kr": ""}
 
 
 @dataclass(frozen=True)
@@ -44,11 +39,8 @@ class DataSet:
     image_dir: str | None = None
     """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
     tokens: Unit | None = None
-    """Tokens of a caption; None takes the language's: words, or characters in Chinese and
-    Japanese. subwords are pieces of words, which leave hardly a word unknown."""
-    segmenter: Segmenter | None = None
-    """Finds words where no spaces are: icu, jieba (Chinese) or mecab (Japanese); spaces takes those
-    of the captions; None takes icu for such languages."""
+    """Tokens of a caption: words, as the captions separate them, or characters; None takes
+    characters in languages without spaces, such as Chinese, Japanese and Thai, else words."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     seed: NonNegativeInt = 0
@@ -58,14 +50,7 @@ class DataSet:
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
-        _check_language(self.language)
-        if self.segmenter and self.unit != "words":
-            expected = f"None with `--data.tokens {self.unit}`"
-            raise invalid_value("--data.segmenter", expected, self.segmenter, "key")
-        for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
-            if self.segmenter == segmenter and primary(self.language) not in languages:
-                expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
-                raise invalid_value("--data.language", expected, self.language, "key")
+        check_language(self.language, "--data.language", "key")
         parse_columns(self.columns)
         parse_places(self.held_out)
         owners = dict.fromkeys(("captions", "columns", "held_out", "image_dir"), ("folder",))
@@ -84,17 +69,13 @@ class DataSet:
     @property
     def splitting(self) -> dict[str, Any]:
         """Arguments of `tokenize` and `Vocabulary` for these captions."""
-        by_language = default_segmenter(self.language) if self.unit == "words" else "spaces"
-        segmenter = self.segmenter or by_language
-        return {"unit": self.unit, "language": self.language, "segmenter": segmenter}
+        return {"unit": self.unit, "language": self.language}
 
 
 @dataclass(frozen=True)
 class DataConfig(DataSet):
     """The data set and how its captions become words."""
 
-    capitals: bool | None = None
-    """Words regain their commonest written form in captions; None does so in German (de, lb)."""
     min_count: PositiveInt = 5
     """Words seen fewer times in the training captions become <unk>."""
     vocabulary_size: PositiveInt | None = None
@@ -105,41 +86,6 @@ class DataConfig(DataSet):
     """Mirror images half of the time."""
     random_crop: Annotated[float, Range(0, 0.5)] = 0.0
     """Share of an image's height and width cropped at random; needs a trained encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.capitals and self.unit == "characters":
-            expected = f"False with `--data.tokens {self.unit}`"
-            raise invalid_value("--data.capitals", expected, True, "key")
-
-    @property
-    def regains_capitals(self) -> bool:
-        """True if captions regain capitals: as chosen, or where nouns have them."""
-        if self.capitals is None:
-            return primary(self.language) in CAPITAL_NOUNS and self.unit != "characters"
-        return self.capitals
-
-
-def _check_language(code: str) -> None:
-    """Checks a code by BCP 47's registry, and that no better one means it."""
-    expected = _MISTAKEN.get(code.lower()) or "a code such as en, de or zh-Hans"
-    country = code.upper()
-    with contextlib.suppress(LanguageTagError):
-        if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):
-            standard, given = standardize_tag(code), Language.get(code, normalize=False)
-            shorter = len(primary(standard)) < len(primary(code))
-            moved = given.territory not in (None, Language.get(standard).territory)
-            if not (shorter or moved or given.extlangs):
-                return
-            if not Language.get(standard).extlangs:
-                expected = f"{standard}, the same language"
-    if "_" in code and tag_is_valid(code.replace("_", "-")):
-        expected = f"{standardize_tag(code)}, with a hyphen"
-    elif len(code) == 2 and not country.startswith("X") and tag_is_valid(f"und-{country}"):
-        language = Language.make(territory=country).maximize().language
-        language = "kk" if country == "KZ" else language  # the registry's is ru
-        expected += f" ({code} is a country; the language is {language})"
-    raise invalid_value("--data.language", expected, repr(code), "key")
 
 
 def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:

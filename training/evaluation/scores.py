@@ -14,20 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.joining import Segmenter, Unit
+from sat_tf.joining import Unit
 from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
+from sat_tf.scores.meteor_words import TablesError
 from sat_tf.scores.ngrams import ORDERS, bleu_scores, bleu_statistics, cider_scores, rouge_scores
 from sat_tf.scores.score_tokens import (
     NOT_WORDS,
     OVER_CHARACTERS,
-    UNSPLIT,
     ScoreTokens,
     default_tokens,
     signature,
     split_captions,
 )
-from sat_tf.tokens import default_segmenter
-from sat_tf.util.errors import TablesError
 from training.evaluation.bootstrap import UNDEFINED, Interval, few_images_note, interval_over_images
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
@@ -91,7 +89,6 @@ def score_captions(
     tokens: ScoreTokens | None = None,
     language: str = "en",
     unit: Unit = "words",
-    segmenter: Segmenter = "spaces",
 ) -> CaptionScores:
     """Scores one caption per image against the reference captions of that image.
 
@@ -105,11 +102,9 @@ def score_captions(
         ValueError: A package that splits is not installed.
     """
     notes: list[str] = []
-    chosen = tokens or default_tokens(language, unit, segmenter)
+    chosen = tokens or default_tokens(language, unit)
     of_each = [references[image] for image in candidates]
     texts = split_captions(chosen, [*candidates.values()], of_each, language)
-    if chosen in ("ptb", "simple") and default_segmenter(language) == "icu":
-        notes.append(UNSPLIT)
     if characters := chosen in OVER_CHARACTERS:
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
     if empty := sum(not caption for caption in texts[0]):

@@ -25,7 +25,6 @@ from PIL import Image
 from sat_tf.config import EncoderConfig, weights_files
 from sat_tf.encoder_names import WITHOUT_NETWORK
 from sat_tf.joining import primary
-from sat_tf.spellings import both_spellings
 from sat_tf.util.commands import progress_bar
 from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import as_utf8
@@ -131,7 +130,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     if "train" in splits:
         found.words = {n: split_captions(config.data, split) for n, split in splits.items()}
         words = learn_vocabulary(config.data, found.words["train"])
-        vocabulary = words.with_more(found.attempt(kept_words_of, config) or {})
+        vocabulary = words.with_more(found.attempt(kept_words_of, config) or ())
         size, kept = len(words) - len(SPECIAL_TOKENS), len(vocabulary) - len(words)
         sizes = {"size": size, "kept": kept, "min_count": config.data.min_count}
         report["vocabulary"] = {"unit": words.unit, **sizes}
@@ -212,9 +211,6 @@ def _add_captions(found: Survey, data: DataConfig, vocabulary: Vocabulary) -> Am
             alike.update(key for key in said if key)
             written |= said
         amount = amount or Amount.of(used, words.rows)
-    if primary(data.language) == "en":
-        said = Counter(word for key in alike for word in key.split())
-        report["both_spellings"] = both_spellings(said)
     if alike:
         caption, count = alike.most_common(1)[0]
         images = sum(map(len, found.splits.values()))
@@ -465,8 +461,7 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
 
 def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     script = next(iter(report["scripts"]), "LATIN")
-    split = config.splitting
-    if (split["unit"], split["segmenter"]) == ("words", "spaces") and script in _UNSPACED:
+    if config.unit == "words" and script in _UNSPACED:
         yield (
             f"The captions are written in {script} letters, mostly without spaces between words: "
             "name their language (`--data.language`), or use `--data.tokens characters`."
@@ -476,9 +471,6 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions look like {report['language']}: is `--data.language` really "
             f"{config.language}?"
         )
-    if pairs := report.get("both_spellings"):
-        shown = ", ".join("/".join(pair) for pair in pairs[:3])
-        yield f"References spell words in two ways ({shown}): BLEU and CIDEr take them for others."
     if note := note_on_scores(**config.splitting):
         yield note
 

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from sat_tf import config as configs
 from sat_tf.run_folder import RunFolder, read_captioner
 from sat_tf.scores.score_tokens import OVER_CHARACTERS, default_tokens
-from sat_tf.tokens import check_extra
-from sat_tf.util.errors import TablesError, invalid_value, other_version
+from sat_tf.util.errors import invalid_value, other_version
 from sat_tf.util.fields import NonNegativeInt, check_fields, from_dict, to_dict
 from training.data.config import DataConfig
 from training.run.config_groups import AttentionConfig, FitConfig, OptimizerConfig, RewardConfig
@@ -140,7 +139,7 @@ def check_available(config: RunConfig) -> None:
     Raises:
         ValueError: The message names the key.
     """
-    attention, fit, splitting = config.attention, config.fit, config.data.splitting
+    attention, fit = config.attention, config.fit
     encoder = config.encoder
     names, files = encoder.name.split(configs.JOIN), configs.weights_files(encoder.weights)
     if (encoder.name, encoder.layer, encoder.trainable_from) != (configs.SCENES_CNN, None, None):
@@ -151,8 +150,6 @@ def check_available(config: RunConfig) -> None:
         if file == "imagenet" and (name == configs.SCENES_CNN or name.startswith(configs.HUB)):
             expected = f"none or a file: {name} has no ImageNet weights"
             raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
-    for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
-        check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
             expected = "boxes of the training captions' phrases to supervise attention by"
@@ -166,6 +163,7 @@ def check_available(config: RunConfig) -> None:
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
     if config.reward.meteor_weight:
         from sat_tf.scores.meteor_scoring import check_tables
+        from sat_tf.scores.meteor_words import TablesError
 
         try:
             check_tables()

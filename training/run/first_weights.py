@@ -23,8 +23,8 @@ from training.run.recipes import NEW_WORDS
 _SHOWN = 4  # names of weights in a message
 
 
-def kept_words(init_from: str, data: DataConfig, run_dir: Path | None = None) -> dict[str, str]:
-    """Returns the words that a run keeps of `init_from`, with their forms, see `keep_words`.
+def kept_words(init_from: str, data: DataConfig, run_dir: Path | None = None) -> tuple[str, ...]:
+    """Returns the words that a run keeps of `init_from`, see `keep_words`.
 
     Args:
         init_from: The captioner that the run starts from.
@@ -34,8 +34,7 @@ def kept_words(init_from: str, data: DataConfig, run_dir: Path | None = None) ->
     begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
     kept = read_vocabulary(run_dir if begun else published.locate(init_from))
     same = (kept.unit, kept.language) == (data.unit, data.language)
-    forms = kept.forms if data.regains_capitals else kept.words
-    return dict(zip(kept.words, forms, strict=True)) if same else {}
+    return kept.words if same else ()
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,4 @@ class MeteorReward:
         # Without <unk>, which two captions would seem to share.
         ids = [id for id in words_of(caption) if id >= len(SPECIAL_TOKENS)]
         words = [self._vocabulary.words[id] for id in ids]
-        return (
-            self._vocabulary.join(words) if self._vocabulary.unit == "subwords" else " ".join(words)
-        )
+        return " ".join(words)

@@ -16,7 +16,6 @@ import numpy as np
 
 from sat_tf.config import ImageSize, SearchConfig
 from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.joining import whole_words
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, limit_paths, limits_in
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
@@ -361,9 +360,10 @@ class LiteRTCaptioner:
             text=decode(ids),
             score=float(found.scores[k]),
             log_prob=float(found.log_probs[k]),
-            **whole_words(
-                [self.vocabulary.forms[i] for i in ids], log_probs=log_probs, alpha=alpha, beta=beta
-            ),
+            words=tuple(self.vocabulary.words[i] for i in ids),
+            log_probs=log_probs,
+            alpha=alpha,
+            beta=beta,
             alternatives=tuple((decode(tokens), float(score)) for tokens, score in others),
             language=self.vocabulary.language,
             image=seen,

@@ -10,8 +10,7 @@ import pytest
 
 from sat_tf.scores import meteor_words
 from sat_tf.scores.meteor_scoring import ENGLISH, Match, Meteor, align, meteor_scores, tables_of
-from sat_tf.scores.meteor_words import java_hash, split_english
-from sat_tf.util.errors import TablesError
+from sat_tf.scores.meteor_words import TablesError, java_hash, split_english
 from tests.sat_tf.scores.java_programs import jar_statistics
 from training.evaluation.scores import paired_over_seeds, score_captions, score_interval
 
@@ -175,7 +174,7 @@ def small_tables(tmp_path, monkeypatch):
     known["paraphrase-en.gz"] = int.from_bytes(paraphrases[-8:-4], "little")
     monkeypatch.setattr(meteor_words, "ENGLISH_TABLES", known)
     monkeypatch.setattr(meteor_words, "installed", lambda: folder)
-    monkeypatch.setattr(meteor_words, "default_cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
     return folder
 
 

@@ -61,12 +61,15 @@ def test_another_language_and_tokeniser_are_in_the_signature():
 @pytest.mark.parametrize(
     ("captions", "references", "said"),
     [
-        (["a"], [["a"], ["b"]], "the references of 1 captions, got those of 2"),
+        (["a"], [["a"], ["b"]], "the references of 1 captions, got list of 2"),
         ([], [], "the references of at least one captions"),
         (["a"], [[]], "at least one per caption, got none for 1"),
         (["a"], [["..."]], "a reference with a word"),
-        (["a"], ["a"], "a list of references per caption"),
-        ("a", [["a"]], "a list of captions"),
+        (["a"], ["a"], "a list of texts per caption, got str"),
+        ("a", [["a"]], "a list of texts, got str"),
+        ({"a": "b"}, [["a"]], "a list of texts, got dict"),
+        (["a"], [{"a": 1}], "a list of texts per caption, got dict"),
+        (["a"], {"a": ["a"]}, "got dict of 1"),
     ],
 )
 def test_lists_that_cannot_be_scored_are_errors(captions, references, said):
@@ -77,6 +80,8 @@ def test_lists_that_cannot_be_scored_are_errors(captions, references, said):
         meteor(captions, references, language="de")
     with pytest.raises(ValueError, match="`n`: expected 1 to 4"):
         bleu(CAPTIONS, REFERENCES, n=5)
+    with pytest.raises(ValueError, match="expected one of ptb, .* got pbt"):
+        bleu(CAPTIONS, REFERENCES, tokens="pbt")
     with pytest.raises(ValueError, match="tokens that are words"):
         meteor(captions, references, language="zh")
 

@@ -7,10 +7,9 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
-from sat_tf.trained.explain import WordByWord, explain
 from sat_tf.trained.limits import Limits
 from sat_tf.trained.lite import cache
-from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
+from sat_tf.vocabulary import START
 from tests.sat_tf.tiny_runs import PIXELS
 from training.limits import fit_familiarity
 
@@ -117,16 +116,3 @@ def test_unknown_words_are_named_and_have_no_probability(loaded):
 def test_other_sentences_are_refused(loaded, sentence, message):
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
         loaded["soft"].explain(PIXELS, sentence)
-
-
-def test_subwords_are_joined_and_what_looking_was_worth_is_summed():
-    words = (*SPECIAL_TOKENS, "▁do", "g", "▁red")
-    vocabulary = Vocabulary(words, unit="subwords")
-    nats = np.array([-1.0, -2.0, -3.0, -0.5], np.float32)
-    alpha, image = np.eye(4, dtype=np.float32), np.zeros([2, 2, 3], np.uint8)
-    read = WordByWord(nats, nats - 1.0, alpha, np.ones(4))
-    found = explain(vocabulary, (4, 5, 6, END), read, (2, 2), length_power=1.0, image=image)
-    assert found.words == ("dog", "red") and found.text == "dog red"
-    np.testing.assert_allclose(found.looking, [2.0, 1.0])
-    np.testing.assert_allclose(found.alpha[0], [[0.5, 0.5], [0.0, 0.0]])
-    assert found.log_prob == -6.5 and found.score == -6.5 / 3

@@ -59,11 +59,11 @@ WEIGHTS = """performance.getEntriesByType("resource")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Words, subwords and characters; soft, hard and no attention; consensus in one."""
+    """Words and characters; soft, hard and no attention; consensus in one."""
     home = tmp_path_factory.mktemp("runs")
     words = {
         "soft": None,
-        "hard": vocabulary_of("hi", "subwords"),
+        "hard": vocabulary_of("hi", "words"),
         "none": vocabulary_of("zh", "characters"),
     }
     return [write_run(home / f"{kind}_run", KINDS[kind], vocabulary=v) for kind, v in words.items()]
@@ -157,7 +157,7 @@ def test_a_sentence_of_ones_own_is_explained_as_in_python(open_site, runs, monke
     make_graphs(runs[0])
     light, page, content = load(runs[0]), open_site(), encode(smooth(), "PNG")
     page.evaluate(ASK)
-    known = " ".join(light.vocabulary.forms[4:6])
+    known = " ".join(light.vocabulary.words[4:6])
     for sentence in (f"{known.upper()}.", f"{known}, unicorn's {known}"):
         told, words = page.evaluate(
             EXPLAIN, [base64.b64encode(content).decode(), runs[0].name, sentence]

@@ -15,16 +15,14 @@ def lists(rows: Rows) -> list[list[int]]:
     return [row.tolist() for row in rows]
 
 
-def test_rows_are_framed_cut_taken_and_expanded_as_lists_are():
-    rows, table = Rows.of(ROWS), Rows.of([[7, 8], [9], [], [5, 5, 5], [6]])
+def test_rows_are_framed_cut_and_taken_as_lists_are():
+    rows = Rows.of(ROWS)
     assert lists(rows) == ROWS and len(rows) == 5
     assert [rows.with_number(n) for n in (1, 2, 4, 9)] == [2, 2, 2, 0]
     assert lists(rows.framed(1, 2)) == [[1, *row, 2] for row in ROWS]
     for most in (2, 3, 9):
         assert lists(rows.cut(most)) == [[*row[: most - 1], *row[most - 1 :][-1:]] for row in ROWS]
     assert lists(rows.take(np.array([4, 0]))) == [ROWS[4], ROWS[0]]
-    expected = [[n for number in row for n in table[number].tolist()] for row in ROWS]
-    assert lists(rows.expanded(table)) == expected
     assert lists(Rows.of([]).framed(1, 2)) == [] and len(Rows.of([]).cut(3)) == 0
 
 
@@ -33,7 +31,7 @@ def split_of(*captions: tuple[str, ...]) -> Split:
     return Split("train", tuple(Example(str(i), image, texts) for i, texts in enumerate(captions)))
 
 
-@pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
+@pytest.mark.parametrize("unit", ["words", "characters"])
 @pytest.mark.parametrize("language", ["en", "de", "zh"])
 def test_a_table_has_the_ids_that_the_vocabulary_gives_each_caption(unit, language):
     captions = (

@@ -4,7 +4,7 @@ import pytest
 
 from sat_tf.scores import score_tokens
 from sat_tf.scores.meteor_scoring import STATISTICS, tables_of
-from sat_tf.scores.score_tokens import ScoreTokens, split_lines, tokens_version
+from sat_tf.scores.score_tokens import split_lines, tokens_version
 from training.evaluation import scores as metrics
 from training.evaluation.scores import score_captions
 
@@ -74,75 +74,32 @@ def test_tokeniser_and_meteor_are_those_of_the_language(language, ran, asked):
 
 @pytest.mark.parametrize(
     ("language", "text"),
-    [
-        ("tr", "ÇOCUK IŞIKLI IRMAKTA KOŞUYOR"),
-        ("de", "Große Straße mit Füßen"),
-        ("el", "Ένας σκύλος τρέχει στους δρόμους"),
-    ],
+    [("de", "Große Straße mit Füßen"), ("ru", "Собака бежит по траве")],
 )
 def test_letter_case_does_not_count(language, text):
-    small = text.replace("I", "ı").lower()
-    for caption in (text, text.upper(), small):
+    for caption in (text, text.upper(), text.lower()):
         scores = score_captions({"a": caption}, {"a": [text]}, language=language).scores
         assert scores["bleu_4"] == pytest.approx(100.0), caption
 
 
 @pytest.mark.parametrize(
-    ("name", "language", "text", "tokens"),
+    ("name", "text", "tokens"),
     [
-        ("simple", "en", "A dog's ball.", "a dog's ball"),
-        ("characters", "zh", "一只 NBA", "一 只 n b a"),
-        ("icu", "zh", "一个男人。", "一个 男人"),
-        ("icu", "th", "หมาวิ่งเร็ว", "หมา วิ่ง เร็ว"),
-        ("jieba", "zh", "一个男人骑自行车。", "一个 男人 骑 自行车"),
-        ("zh", "zh", "一个NBA球员。", "一 个 nba 球 员"),
-        ("mecab", "ja", "犬が走っている。", "犬 が 走っ て いる"),
-        ("ja-mecab", "ja", "犬が走っている。", "犬 が 走っ て いる"),
+        ("simple", "Ein 3.5-m-Hund’s &amp; Ball.", "ein 3.5-m-hund's ball"),
+        ("characters", "一只 NBA", "一 只 n b a"),
+        ("zh", "一个 NBA球员。", "一 个 nba 球 员"),
+        ("ja-mecab", "犬が 走っている。", "犬 が 走っ て いる"),
     ],
 )
-def test_each_tokeniser_drops_punctuation_and_has_a_version(name, language, text, tokens):
-    if package := score_tokens.PACKAGES.get(name):
-        pytest.importorskip("ipadic" if name == "ja-mecab" else package)
-    found = split_lines(name, [text, ""], language)
-    assert found == [tokens, ""] and tokens_version(name)[-1].isdigit()
+def test_each_tokeniser_drops_punctuation_and_has_a_version(name, text, tokens):
+    if name in ("zh", "ja-mecab"):
+        pytest.importorskip("ipadic" if name == "ja-mecab" else "sacrebleu")
+    assert split_lines(name, [text, ""]) == [tokens, ""] and tokens_version(name)[-1].isdigit()
 
 
-def test_a_captioner_of_characters_can_be_scored_over_words():
-    pytest.importorskip("jieba")
-    found = score_captions(
-        {"a": "两只狗在跑"},
-        {"a": ["两只 狗在跑。"]},
-        unit="characters",
-        tokens="jieba",
-        language="zh",
-    )
-    assert found.bleu[0, -2] == 4 and found.scores["bleu_1"] == pytest.approx(100.0)
-    assert "tok:jieba-" in found.signature and "other-exact" in found.signature
-
-
-@pytest.mark.parametrize(
-    ("name", "language", "written", "spaced"),
-    [
-        ("icu", "th", "เด็กๆวิ่งเล่น", "เด็ก ๆ วิ่งเล่น"),
-        ("icu", "zh", "一个小孩向上跳起", "一个 小孩 ， 向上 跳 起"),
-        ("jieba", "zh", "一个小孩向上跳起", "一个 小孩 ， 向上 跳 起"),
-    ],
-)
-def test_spaces_and_commas_of_people_do_not_move_words(name, language, written, spaced):
-    pytest.importorskip(score_tokens.PACKAGES[name])
-    one, other = split_lines(name, [written, spaced], language)
-    assert one == other
-
-
-def test_words_that_no_tokeniser_finds_have_a_note():
-    for language, notes in (("zh", 1), ("ko", 0)):
-        found = score_captions(CHINESE, REFERENCES, language=language, tokens="simple")
-        assert sum("--score-tokens" in note for note in found.notes) == notes
-
-
-def test_a_tokeniser_without_its_package_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for name in ("icu", "jieba", "zh", "ja-mecab"):
-        with pytest.raises(ValueError, match=f"`--score-tokens {name}` needs .*pip install"):
-            score_captions(CHINESE, REFERENCES, language="zh", tokens=name)
-    assert set(score_tokens.PACKAGES) <= set(ScoreTokens.__args__)
+def test_a_tokeniser_that_is_missing_or_unknown_is_an_error(monkeypatch):
+    with pytest.raises(ValueError, match="expected one of ptb, .*, got pbt"):
+        score_captions(CHINESE, REFERENCES, tokens="pbt")
+    monkeypatch.setattr(score_tokens, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="ja-mecab needs sacrebleu: `pip install"):
+        score_captions(CHINESE, REFERENCES, language="zh", tokens="ja-mecab")

@@ -166,7 +166,7 @@ def test_a_caption_that_many_images_share_has_a_warning():
         ("TIBETAN", {}, ["`--data.tokens characters`"]),
         ("JAVANESE", {"language": "jv"}, ["`--data.tokens characters`"]),
         ("CJK", {"language": "zh"}, ["not comparable with scores over words"]),
-        ("CJK", {"language": "zh", "tokens": "words"}, []),
+        ("CJK", {"language": "zh", "tokens": "words"}, ["without spaces", "over characters"]),
         ("CYRILLIC", {"language": "ru"}, []),
         ("LATIN", {"language": "de"}, []),
         ("LATIN", {"language": "en-GB"}, []),

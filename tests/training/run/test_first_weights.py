@@ -18,7 +18,7 @@ from tests.training.small_runs import read, train
 from training.inspect import __main__ as inspect_command
 from training.publish import main as publish
 from training.run.config import to_text
-from training.run.first_weights import kept_words, start_from
+from training.run.first_weights import start_from
 from training.run.init_from import ancestors, check_init_from
 from training.train import main, parse
 
@@ -119,16 +119,6 @@ def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path,
     flags[flags.index(str(origin))] = str(soft_run)
     _, german = read(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
     assert len(german.data.vocabulary) == 4 + 6
-
-
-def test_words_that_stay_keep_their_capitals(soft_run, tmp_path):
-    origin = shutil.copytree(soft_run, tmp_path / "first")
-    theirs = Vocabulary.from_captions(["Der Hund"], 1, language="de", capitals=True)
-    theirs.with_more({"rad": "Rad"}).save(origin / "vocabulary.json")
-    (origin / "data.json").unlink()  # which knows the words that it had
-    flags = [*FLAGS, "--init-from", str(origin), "--keep-words", "True", "--data.language", "de"]
-    for more, kept in (((), "Rad"), (("--data.capitals", "False"), "rad")):
-        assert kept_words(str(origin), parse([*flags, *more]).config.data)["rad"] == kept
 
 
 def test_inspection_divides_the_images_as_the_origin_did(own, soft_run, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-from sat_tf.util.errors import TablesError
+from sat_tf.scores.meteor_words import TablesError
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
