@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.models import STEPS, Shape, run_config
-from sat_tf.vocabulary import END, PAD, START, UNK
+from sat_tf.text.vocabulary import END, PAD, START, UNK
 from training.run.optimizers import make_optimizer
 
 

@@ -18,17 +18,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sat_tf.captioner import Captioner
     from sat_tf.config import CaptionerConfig, SearchConfig
-    from sat_tf.layers import (
-        AttentionLSTMCell,
-        BahdanauAttention,
-        DeepOutput,
-        Encoder,
-        InitialState,
-        RNNDecoder,
-    )
+    from sat_tf.layers.attention import BahdanauAttention
+    from sat_tf.layers.decoder import RNNDecoder
+    from sat_tf.layers.encoder import Encoder
+    from sat_tf.layers.lstm import AttentionLSTMCell, DeepOutput, InitialState
     from sat_tf.trained.captions import Caption
     from sat_tf.trained.runs import load
-    from sat_tf.vocabulary import Vocabulary
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
 
@@ -50,11 +45,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AttentionLSTMCell": "sat_tf.layers.lstm",
+    "BahdanauAttention": "sat_tf.layers.attention",
     "Caption": "sat_tf.trained.captions",
     "Captioner": "sat_tf.captioner",
     "CaptionerConfig": "sat_tf.config",
+    "DeepOutput": "sat_tf.layers.lstm",
+    "Encoder": "sat_tf.layers.encoder",
+    "InitialState": "sat_tf.layers.lstm",
+    "RNNDecoder": "sat_tf.layers.decoder",
     "SearchConfig": "sat_tf.config",
-    "Vocabulary": "sat_tf.vocabulary",
+    "Vocabulary": "sat_tf.text.vocabulary",
     "load": "sat_tf.trained.runs",
 }
 
@@ -65,7 +66,7 @@ def __getattr__(name: str) -> Any:
         not name.isidentifier() or name[0] == "_" or find_spec(f"{__name__}.{name}") is None
     ):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES.get(name, "sat_tf.layers") if public else f"{__name__}.{name}"
+    home = _HOMES[name] if public else f"{__name__}.{name}"
     module = import_module(home)
     return getattr(module, name) if public else module
 

@@ -15,11 +15,11 @@ from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.lstm import State
-from sat_tf.model import Batch, Means, TrainableModel
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.ops import replica_seed, step_seeds
 from sat_tf.search import Hypotheses, beam_search
+from sat_tf.train_step import Batch, Means, TrainableModel
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import checked, from_dict, to_dict
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from sat_tf.text.vocabulary import PAD, START, UNK
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import (
     Fraction,
@@ -18,7 +19,6 @@ from sat_tf.util.fields import (
     Size,
     check_fields,
 )
-from sat_tf.vocabulary import PAD, START, UNK
 
 Inference = Literal["expectation", "sample", "argmax"]
 """Selection of a location by hard attention when it captions."""

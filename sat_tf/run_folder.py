@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.config import CaptionerConfig
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError, other_version
 from sat_tf.util.fields import from_dict
 from sat_tf.util.files import json_object, read_content, sha256_of
-from sat_tf.vocabulary import Vocabulary
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.ops import top_tokens
+from sat_tf.text.vocabulary import END, PAD, START
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegative, NonNegativeInt, PositiveInt, checked
-from sat_tf.vocabulary import END, PAD, START
 
 FLOOR = -1e9
 """Log-probability and score of a hypothesis that does not exist; finite, so that JSON holds it."""

@@ -21,7 +21,7 @@ from sat_tf.util.errors import RunError
 from sat_tf.util.files import write_atomically
 
 if TYPE_CHECKING:
-    from sat_tf.model import TrainableModel
+    from sat_tf.train_step import TrainableModel
 
 
 Model = TypeVar("Model", bound="TrainableModel")

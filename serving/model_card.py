@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig, other_search
 from sat_tf.run_folder import RunFolder, outdated_note
+from sat_tf.text.vocabulary import SPECIAL_TOKENS
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.util.fields import to_dict
-from sat_tf.vocabulary import SPECIAL_TOKENS
 from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE
 

@@ -13,9 +13,9 @@ import tensorflow as tf
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, resizing
 from sat_tf.search import FLOOR, Hypotheses
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.limits import UNFAMILIAR, Confidence, Familiarity, Limits
-from sat_tf.vocabulary import Vocabulary
 from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM, LIMIT_OUTPUTS
 from serving.saved_model import Signature
 

@@ -14,6 +14,7 @@ import tyro
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.images.pillow import read_pixels
 from sat_tf.run_folder import RunFolder, data_of
+from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START
 from sat_tf.trained import published, runs
 from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.trained.limits import UNLIKE, is_unlike
@@ -29,7 +30,6 @@ from sat_tf.util.commands import (
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields
 from sat_tf.util.files import write_atomically
-from sat_tf.vocabulary import END, SPECIAL_TOKENS, START
 
 if TYPE_CHECKING:
     from sat_tf.trained.captioning import TrainedCaptioner

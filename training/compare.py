@@ -19,9 +19,9 @@ from typing import Self, TypeVar
 import numpy as np
 import tyro
 
-from sat_tf.joining import primary
 from sat_tf.run_folder import SYSTEM_KEY, RunFolder
-from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
+from sat_tf.scores.tokens import ScoreTokens, check_tokens, default_tokens
+from sat_tf.text.detokenize import primary
 from sat_tf.trained.published import locate, output_dir
 from sat_tf.util.commands import command_line, exit_status, parse_flags
 from sat_tf.util.errors import invalid_value

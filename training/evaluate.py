@@ -20,7 +20,7 @@ from digits import hand_over
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.run_folder import RunFolder
 from sat_tf.scores.meteor_words import function_words
-from sat_tf.scores.score_tokens import ScoreTokens, check_tokens
+from sat_tf.scores.tokens import ScoreTokens, check_tokens
 from sat_tf.trained import published
 from sat_tf.trained.limits import FAMILIARITY, limit_files
 from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags, run_process

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.encoder_names import check_encoder
+from sat_tf.layers.encoder_names import check_encoder
 from sat_tf.spark import check_spark, open_session
 from sat_tf.util.commands import exit_status, loading
 from sat_tf.util.errors import invalid_value

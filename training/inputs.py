@@ -17,8 +17,8 @@ import tensorflow as tf
 from sat_tf.captioner import Captioner
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
+from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from sat_tf.util.text_tables import counted
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.batches import Teaching, training_batches
 from training.data.captions import (
     Amount,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.joining import primary
 from sat_tf.run_folder import RunFolder
+from sat_tf.text.detokenize import primary
 from sat_tf.trained.limits import LEVELS, Confidence, Familiarity, Limits, caption_evidence
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import finite, write_atomically

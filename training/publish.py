@@ -20,7 +20,7 @@ import tyro
 from digits import hand_over
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.run_folder import RunFolder, outdated_note
-from sat_tf.scores.score_tokens import NOT_WORDS, OVER_CHARACTERS
+from sat_tf.scores.tokens import NOT_WORDS, OVER_CHARACTERS
 from sat_tf.trained import published
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
-from sat_tf.encoder_names import check_encoder
+from sat_tf.layers.encoder_names import check_encoder
 from sat_tf.util.commands import check_file, exit_status, loading
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields

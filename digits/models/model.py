@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.model import Batch, Terms, TrainableModel, weighted
 from sat_tf.ops import at_least_one_row, replica_seed
+from sat_tf.train_step import Batch, Terms, TrainableModel, weighted
 
 
 class Score(NamedTuple):

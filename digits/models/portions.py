@@ -25,7 +25,6 @@ from sat_tf.layers.attention import (
     context_vector,
     entropy_share,
 )
-from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
@@ -34,6 +33,7 @@ from sat_tf.objectives.estimators import (
     stochastic_loss,
 )
 from sat_tf.ops import dropout, replica_seed, step_seeds
+from sat_tf.train_step import Batch, Terms, weighted
 
 _DROPOUT = 1  # salt of its masks
 

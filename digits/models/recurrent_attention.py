@@ -32,7 +32,6 @@ from digits.models.model import (
 )
 from digits.models.sampling import CORNERS, to_pixels
 from sat_tf.layers.lstm import batch_first, unroll
-from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     Estimator,
     LearnedBaseline,
@@ -42,6 +41,7 @@ from sat_tf.objectives.estimators import (
     weighted_mean,
 )
 from sat_tf.ops import fold_in, replica_seed, step_seeds
+from sat_tf.train_step import Batch, Terms, weighted
 
 State = Any
 

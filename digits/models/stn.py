@@ -21,8 +21,8 @@ from digits.models.model import (
     sequential,
 )
 from digits.models.sampling import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
-from sat_tf.model import Batch
 from sat_tf.ops import dropout
+from sat_tf.train_step import Batch
 from sat_tf.util.errors import invalid_value
 
 

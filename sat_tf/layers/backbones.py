@@ -137,7 +137,7 @@ def build(
 def _side_by_side(
     name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
 ) -> tuple[keras.Model, str]:
-    from sat_tf.encoder_names import parts
+    from sat_tf.layers.encoder_names import parts
 
     names = name.split(JOIN)
     taps = parts("tap", "layer", tap, names) if tap else [None] * len(names)
@@ -163,7 +163,7 @@ def _side_by_side(
 def _files(weights: str | None, names: list[str]) -> list[str | None]:
     if weights in (None, "imagenet"):
         return [weights] * len(names)
-    from sat_tf.encoder_names import parts
+    from sat_tf.layers.encoder_names import parts
 
     files = parts("weights", "weights", weights, names)
     if None in files:
@@ -206,7 +206,7 @@ def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
             raise _invalid("image_size", "image-size", expected, image_size) from error
         if not pretrained:
             raise
-        from sat_tf.encoder_names import WITHOUT_NETWORK
+        from sat_tf.layers.encoder_names import WITHOUT_NETWORK
 
         reason = str(error).strip().rstrip(".") or repr(error)
         raise ValueError(
@@ -311,7 +311,7 @@ def _suggested(name: str, known: Iterable[str]) -> str:
 
 def _application(name: str) -> tuple[Callable, ModuleType]:
     """Returns a network of `keras.applications`, and its module."""
-    from sat_tf.encoder_names import applications
+    from sat_tf.layers.encoder_names import applications
 
     module, function = applications()[name]
     return getattr(keras.applications, function), getattr(keras.applications, module)

@@ -23,7 +23,7 @@ _LATER = object()
 def _canonical_name(name: str) -> str:
     if name == SCENES_CNN:  # others are looked for among all that there are
         return name
-    from sat_tf.encoder_names import canonical_name
+    from sat_tf.layers.encoder_names import canonical_name
 
     return canonical_name(name)
 

@@ -21,7 +21,7 @@ import numpy as np
 from keras import ops
 
 from sat_tf.config import HUB
-from sat_tf.encoder_names import FINAL, PRESETS, PatchTransformer, check_layer, check_size
+from sat_tf.layers.encoder_names import FINAL, PRESETS, PatchTransformer, check_layer, check_size
 from sat_tf.util.errors import installation, invalid_value
 
 # Mean and deviation of the pixels over 255 that a family was trained with.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sat_tf.config import AttentionConfig
-from sat_tf.model import Objective
 from sat_tf.objectives.likelihood import SoftObjective
+from sat_tf.train_step import Objective
 
 
 def make_objective(

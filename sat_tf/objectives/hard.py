@@ -8,7 +8,6 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.attention import attention_entropy
 from sat_tf.layers.decoder import DecoderOutput
-from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     ROLLOUT_LOGS,
     Estimator,
@@ -37,6 +36,7 @@ from sat_tf.objectives.likelihood import (
     word_means,
 )
 from sat_tf.ops import global_mean, replica_seed, step_seeds, uniform
+from sat_tf.train_step import Batch, Terms, weighted
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import Fraction, Probability, checked
 

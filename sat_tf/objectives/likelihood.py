@@ -13,10 +13,10 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.attention import entropy_share
 from sat_tf.layers.decoder import DecoderOutput
-from sat_tf.model import Batch, Means, Terms
 from sat_tf.ops import fast_log_likelihoods, replica_seed, step_seeds
+from sat_tf.text.vocabulary import PAD
+from sat_tf.train_step import Batch, Means, Terms
 from sat_tf.util.fields import Fraction, Probability, checked
-from sat_tf.vocabulary import PAD
 
 ATTENTION_TARGETS = "attention_targets"
 """Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a target."""

@@ -15,7 +15,6 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import DecoderOutput
-from sat_tf.model import Batch, Terms, weighted
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
@@ -44,8 +43,9 @@ from sat_tf.search import (
     read_hypotheses,
     run,
 )
+from sat_tf.text.vocabulary import END, PAD, START
+from sat_tf.train_step import Batch, Terms, weighted
 from sat_tf.util.fields import NonNegativeInt, PositiveInt, Range, checked
-from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Image numbers `[N]` and captions `[N, T]`, ids up to <end>, to rewards `[N]`, floating.

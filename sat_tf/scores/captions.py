@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sat_tf.scores.ngrams import bleu_scores, bleu_statistics, cider_scores, rouge_scores
-from sat_tf.scores.score_tokens import (
+from sat_tf.scores.tokens import (
     OVER_CHARACTERS,
     ScoreTokens,
     default_tokens,
@@ -156,7 +156,7 @@ def meteor(
     chosen = tokens or default_tokens(language)
     if chosen in OVER_CHARACTERS:
         raise _invalid("tokens", "tokens that are words, for METEOR", repr(chosen))
-    from sat_tf.scores.meteor_scoring import meteor_of, meteor_scores
+    from sat_tf.scores.meteor import meteor_of, meteor_scores
 
     program = meteor_of(language)
     split = _split(captions, references, language, tokens, str(program.tables))

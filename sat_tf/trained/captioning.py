@@ -13,11 +13,11 @@ import numpy as np
 
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.images.pillow import ImageInput, read_pixels
+from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, read_limits
 from sat_tf.util.errors import RunError, invalid_value
 from sat_tf.util.fields import check_argument
-from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf

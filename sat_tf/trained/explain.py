@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sat_tf.text.vocabulary import END, START, UNK, Vocabulary
 from sat_tf.trained.captions import Caption
 from sat_tf.util.errors import invalid_value
-from sat_tf.vocabulary import END, START, UNK, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from PIL import ImageDraw, ImageFont, features
 
-from sat_tf.joining import primary
+from sat_tf.text.detokenize import primary
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from sat_tf.config import SearchConfig
+from sat_tf.text.vocabulary import END
 from sat_tf.trained import published
 from sat_tf.trained.published import CONFIDENCE, FAMILIARITY
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import json_object, read_content
-from sat_tf.vocabulary import END
 
 if TYPE_CHECKING:
     from sat_tf.trained.captions import Caption

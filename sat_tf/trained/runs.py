@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sat_tf.config import CaptionerConfig
 from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.trained import published
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.limits import limit_files, limit_paths, read_limits
@@ -22,7 +23,6 @@ from sat_tf.trained.lite.captioner import load as load_export
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import check_argument
 from sat_tf.util.files import sha256_of
-from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from sat_tf.captioner import Captioner

@@ -28,8 +28,8 @@ from digits import hand_over
 from sat_tf.config import SearchFlags
 from sat_tf.images import MAX_PIXELS
 from sat_tf.images.pillow import read_pixels
-from sat_tf.joining import has_closed
 from sat_tf.packing import pack_graph
+from sat_tf.text.detokenize import has_closed
 from sat_tf.trained import published, viewer
 from sat_tf.trained.lite.captioner import LiteRTCaptioner
 from sat_tf.util.errors import invalid_value

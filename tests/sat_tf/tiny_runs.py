@@ -15,9 +15,9 @@ from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
 from sat_tf.packing import pack
 from sat_tf.run_folder import RunFolder
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.trained import published
 from sat_tf.util.fields import from_dict, to_dict
-from sat_tf.vocabulary import Vocabulary
 from tests.image_files import encode
 
 CAPTIONS = ["a red dot", "two blue dots near a box"]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
-from sat_tf.vocabulary import END, Vocabulary
+from sat_tf.text.vocabulary import END, Vocabulary
 from serving import export as export_module
 from serving.bulk import worker
 from serving.bulk.job import Job

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sat_tf.run_folder import RunFolder
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.fields import flat, to_dict
-from sat_tf.vocabulary import Vocabulary
 from tests.training.data.own_images import write_csv, write_files
 from training import little_data
 from training.data.captions import Amount, Rows

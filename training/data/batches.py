@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.vocabulary import PAD
+from sat_tf.text.vocabulary import PAD
 from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.image_loader import ImageSource, InputSource, Views

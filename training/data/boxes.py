@@ -45,8 +45,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
-from sat_tf.tokens import tokenize
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.text.words import tokenize
 from training.data.examples import AnyImage, Box, DataError, Example, Split, canonical_name
 
 WORDS = Vocabulary(SPECIAL_TOKENS)

@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
+from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.data.config import DataConfig
 from training.data.examples import DataError, Split
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from sat_tf.joining import Unit
-from sat_tf.tokens import check_language, default_unit
+from sat_tf.text.detokenize import Unit
+from sat_tf.text.words import check_language, default_unit
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, PositiveInt, Range, check_fields
 

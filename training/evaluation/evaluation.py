@@ -13,7 +13,7 @@ import numpy as np
 
 from sat_tf.config import SearchConfig
 from sat_tf.run_folder import RunFolder, read_average
-from sat_tf.scores.score_tokens import ScoreTokens
+from sat_tf.scores.tokens import ScoreTokens
 from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.trained.captions import Caption
 from sat_tf.util.fields import to_dict

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.joining import Unit
-from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
+from sat_tf.scores.meteor import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.meteor_words import TablesError
 from sat_tf.scores.ngrams import ORDERS, bleu_scores, bleu_statistics, cider_scores, rouge_scores
-from sat_tf.scores.score_tokens import (
+from sat_tf.scores.tokens import (
     NOT_WORDS,
     OVER_CHARACTERS,
     ScoreTokens,
@@ -26,6 +25,7 @@ from sat_tf.scores.score_tokens import (
     signature,
     split_captions,
 )
+from sat_tf.text.detokenize import Unit
 from training.evaluation.bootstrap import UNDEFINED, Interval, few_images_note, interval_over_images
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")

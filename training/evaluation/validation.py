@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
-from sat_tf.scores.score_tokens import ScoreTokens, default_tokens, split_captions, split_lines
+from sat_tf.scores.tokens import ScoreTokens, default_tokens, split_captions, split_lines
 from sat_tf.trained.captioning import TrainedCaptioner
 from training.captioning import Captioning
 from training.data.batches import scoring_batches

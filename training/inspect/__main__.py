@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.encoder_names import check_encoder
+from sat_tf.layers.encoder_names import check_encoder
 from sat_tf.util.commands import check_folder, exit_status, loading, run_process
 from training.run.decide import Settings, check_apart, check_data_dir, parse_settings
 from training.run.resolve import settled

@@ -23,13 +23,13 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.config import EncoderConfig, weights_files
-from sat_tf.encoder_names import WITHOUT_NETWORK
-from sat_tf.joining import primary
+from sat_tf.layers.encoder_names import WITHOUT_NETWORK
+from sat_tf.text.detokenize import primary
+from sat_tf.text.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from sat_tf.util.commands import progress_bar
 from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import as_utf8
 from sat_tf.util.text_tables import counted
-from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.data.captions import (
     Amount,

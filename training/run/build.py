@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.model import Objective
 from sat_tf.objectives import make_objective
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.vocabulary import Vocabulary
+from sat_tf.train_step import Objective
 from training.data.captions import CaptionTable
 from training.inputs import Data, Origin, Teacher
 from training.run.config import RunConfig

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sat_tf import config as configs
 from sat_tf.run_folder import RunFolder, read_captioner
-from sat_tf.scores.score_tokens import OVER_CHARACTERS, default_tokens
+from sat_tf.scores.tokens import OVER_CHARACTERS, default_tokens
 from sat_tf.util.errors import invalid_value, other_version
 from sat_tf.util.fields import NonNegativeInt, check_fields, from_dict, to_dict
 from training.data.config import DataConfig
@@ -143,7 +143,7 @@ def check_available(config: RunConfig) -> None:
     encoder = config.encoder
     names, files = encoder.name.split(configs.JOIN), configs.weights_files(encoder.weights)
     if (encoder.name, encoder.layer, encoder.trainable_from) != (configs.SCENES_CNN, None, None):
-        from sat_tf.encoder_names import check_encoder
+        from sat_tf.layers.encoder_names import check_encoder
 
         check_encoder(encoder)
     for name, file in zip(names, files, strict=False) if config.init_from is None else ():
@@ -162,7 +162,7 @@ def check_available(config: RunConfig) -> None:
         expected = "a file of training.distill"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
     if config.reward.meteor_weight:
-        from sat_tf.scores.meteor_scoring import check_tables
+        from sat_tf.scores.meteor import check_tables
         from sat_tf.scores.meteor_words import TablesError
 
         try:

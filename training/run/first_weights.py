@@ -12,9 +12,9 @@ import numpy as np
 
 from sat_tf.captioner import Captioner
 from sat_tf.run_folder import RunFolder, read_vocabulary
+from sat_tf.text.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from sat_tf.trained import published, runs
 from sat_tf.util.errors import RunError, invalid_value
-from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from training.data.config import DataConfig
 from training.inputs import Data
 from training.run.checkpoints import unfinished_note

@@ -18,8 +18,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.model import spans_workers
 from sat_tf.objectives.likelihood import ATTENTION_MEANS
+from sat_tf.train_step import spans_workers
 from sat_tf.util.commands import progress_bar
 from sat_tf.util.files import sync, write_json
 from sat_tf.util.text_tables import counted

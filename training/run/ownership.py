@@ -20,10 +20,10 @@ from typing import Any
 import filelock
 
 from sat_tf.run_folder import RunFolder, read_average, read_object, read_vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import NO_LOCKS, write_all
-from sat_tf.vocabulary import Vocabulary
 from training.data.captions import Amount
 from training.data.dataset import Dataset
 from training.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin

@@ -25,8 +25,8 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.files import write_atomically
-from sat_tf.vocabulary import Vocabulary
 from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.image_loader import InputSource

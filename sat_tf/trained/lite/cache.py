@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.trained import published
 from sat_tf.trained.lite.captioner import (
     FORMAT,
@@ -37,7 +38,6 @@ from sat_tf.trained.lite.captioner import (
 )
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import NO_LOCKS, default_cache_dir, json_object, read_content, sha256_of
-from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from sat_tf.trained.lite.graphs import Trained

@@ -16,6 +16,8 @@ import numpy as np
 
 from sat_tf.config import ImageSize, SearchConfig
 from sat_tf.images.pillow import ImageInput, read_pixels
+from sat_tf.text.vocabulary import END, PAD, UNK, Vocabulary
+from sat_tf.text.vocabulary import START as START_WORD
 from sat_tf.trained.captions import Caption
 from sat_tf.trained.limits import Limits, limit_paths, limits_in
 from sat_tf.trained.lite.runtime import STATE, Encoder, Graph
@@ -23,8 +25,6 @@ from sat_tf.trained.lite.search import Found, Step, beam_search, rank_by_consens
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_argument
 from sat_tf.util.files import json_object, read_content, sha256_of
-from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
-from sat_tf.vocabulary import START as START_WORD
 
 if TYPE_CHECKING:
     from sat_tf.trained.explain import WordByWord

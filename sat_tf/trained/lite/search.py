@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from sat_tf.config import SearchConfig
-from sat_tf.vocabulary import END, PAD, START
+from sat_tf.text.vocabulary import END, PAD, START
 
 _FLOOR = -1e9  # as `sat_tf.search.FLOOR`: what is less likely does not exist
 

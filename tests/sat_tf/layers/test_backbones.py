@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import EncoderConfig
-from sat_tf.encoder_names import applications, check_layer
 from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
+from sat_tf.layers.encoder_names import applications, check_layer
 from tests.image_files import make_images
 from training import standardize
 

@@ -15,10 +15,10 @@ from sat_tf.layers import patch_encoders
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
 from sat_tf.packing import pack, unpack
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.trained.lite.captioner import ENCODER
 from sat_tf.trained.lite.graphs import write_graphs
 from sat_tf.trained.lite.runtime import Encoder as LiteEncoder
-from sat_tf.vocabulary import Vocabulary
 from serving.saved_model import Signature, save_signatures
 from training import standardize
 from training.run.checkpoints import Checkpoints, Progress

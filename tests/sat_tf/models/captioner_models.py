@@ -12,7 +12,7 @@ from sat_tf.config import (
     EncoderConfig,
     SearchConfig,
 )
-from sat_tf.vocabulary import END, PAD, START, UNK
+from sat_tf.text.vocabulary import END, PAD, START, UNK
 
 SIDE, L, D, VOCABULARY = 16, 4, 32, 9
 SIZES = {"embedding_dim": 6, "attention_dim": 7, "hidden_dim": 8}

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.model import RunningMeans, Terms, TrainableModel
 from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.ops import global_mean, replica_seed
+from sat_tf.train_step import RunningMeans, Terms, TrainableModel
 from training.run.strategy import make_strategy
 
 

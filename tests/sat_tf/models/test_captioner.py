@@ -8,7 +8,7 @@ import tensorflow as tf
 from sat_tf import captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import LearnedBaseline, MovingAverageBaseline
-from sat_tf.vocabulary import END, PAD, START, UNK
+from sat_tf.text.vocabulary import END, PAD, START, UNK
 from tests.sat_tf.models.captioner_models import (
     KINDS,
     L,

@@ -11,7 +11,7 @@ from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.reward import RewardObjective
 from sat_tf.ops import replica_seed
-from sat_tf.vocabulary import END, PAD, START, UNK
+from sat_tf.text.vocabulary import END, PAD, START, UNK
 from tests.sat_tf.models.captioner_models import (
     KINDS,
     VOCABULARY,

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.search import FLOOR, beam_search, expected_similarity
-from sat_tf.vocabulary import END, PAD, START
+from sat_tf.text.vocabulary import END, PAD, START
 from tests.sat_tf.search.tree_models import (
     LEAVES,
     MAX_LENGTH,

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sat_tf.objectives.reward import sample
 from sat_tf.search import beam_search
-from sat_tf.vocabulary import END, PAD, START
+from sat_tf.text.vocabulary import END, PAD, START
 
 VOCABULARY = 6
 MAX_LENGTH = 4

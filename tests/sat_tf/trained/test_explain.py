@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
+from sat_tf.text.vocabulary import START
 from sat_tf.trained.limits import Limits
 from sat_tf.trained.lite import cache
-from sat_tf.vocabulary import START
 from tests.sat_tf.tiny_runs import PIXELS
 from training.limits import fit_familiarity
 

@@ -13,8 +13,8 @@ import sat_tf
 from sat_tf import weights
 from sat_tf.config import SearchConfig
 from sat_tf.run_folder import RunFolder
+from sat_tf.text.vocabulary import END, START
 from sat_tf.trained import runs
-from sat_tf.vocabulary import END, START
 from tests.full_disk import full_disk
 from tests.sat_tf.tiny_runs import PIXELS, png, write_run
 

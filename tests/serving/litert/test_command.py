@@ -19,7 +19,7 @@ for name in {ABSENT!r}:
     sys.modules[name] = None  # an import of it fails
 from serving.litert import main
 status = main(sys.argv[1:])
-models = ("sat_tf.layers", "sat_tf.model", "sat_tf.captioner")
+models = ("sat_tf.layers", "sat_tf.train_step", "sat_tf.captioner")
 heavy = [name for name in sys.modules if name.startswith(models)]
 sys.exit(status or len(heavy))
 """

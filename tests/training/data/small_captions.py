@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from training.data.batches import training_batches
 from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Example, Split

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.batches import training_batches
 from training.data.captions import caption_table
 from training.data.examples import Example, Split

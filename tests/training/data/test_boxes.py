@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.tokens import tokenize
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.vocabulary import Vocabulary
+from sat_tf.text.words import tokenize
 from tests.image_files import exif_of
 from training.data.boxes import (
     BAD_SPAN,

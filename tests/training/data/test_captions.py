@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
+from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.data.captions import Rows, caption_table, learn_vocabulary, split_captions
 from training.data.examples import DataError, Example, Split
 from training.run.config import DataConfig

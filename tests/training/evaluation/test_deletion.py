@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from training import evaluate as command
 from training.evaluate import check_deletion, main
 from training.evaluation import deletion

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sat_tf.scores.score_tokens import split_captions
+from sat_tf.scores.tokens import split_captions
 from training.evaluation.scores import verdict
 
 NAMES = [f"thing{n}" for n in range(12)]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from sat_tf.config import EncoderConfig
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from tests.image_files import encode
 from tests.training.data.own_images import encoded, photograph
 from training.data.captions import CaptionWords, split_captions

@@ -13,8 +13,8 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.util import tensor_util
 
-from sat_tf.model import RunningMeans
 from sat_tf.objectives.estimators import ROLLOUT_LOGS
+from sat_tf.train_step import RunningMeans
 from tests.training.run.stopped_runs import logs_of
 from training.run.logs import EpochProgress, TensorBoardSteps, remove_from
 

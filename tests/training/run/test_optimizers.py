@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.model import Terms, TrainableModel
+from sat_tf.train_step import Terms, TrainableModel
 from training.run.config import OptimizerConfig
 from training.run.optimizers import SummedGradients, make_optimizer, make_schedule
 from training.run.strategy import make_strategy

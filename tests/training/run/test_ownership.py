@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from sat_tf.run_folder import RunFolder, read_vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.trained import published, runs
 from sat_tf.util import files
 from sat_tf.util.fields import to_dict
-from sat_tf.vocabulary import Vocabulary
 from tests.training.run.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
 from training.data.dataset import read_data_dir

@@ -7,7 +7,7 @@ from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 
 from sat_tf.scores.meteor_words import TablesError
-from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
+from sat_tf.text.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
 from training.data.batches import pad_tokens
@@ -153,7 +153,7 @@ def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):
     def missing():
         raise TablesError("there are none")
 
-    monkeypatch.setattr("sat_tf.scores.meteor_scoring.check_tables", missing)
+    monkeypatch.setattr("sat_tf.scores.meteor.check_tables", missing)
     plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
     check_available(RunConfig(init_from="RUN", reward=plain))
     with pytest.raises(ValueError, match="--reward.meteor_weight.*0 without METEOR.*got 2"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.vocabulary import Vocabulary
 from tests.training.data.small_captions import SIZE, drawn, epochs, table_of
 from training.data.examples import DataError
 from training.data.image_loader import ImageSource

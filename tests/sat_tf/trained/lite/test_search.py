@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sat_tf.config import SearchConfig
+from sat_tf.text.vocabulary import END
 from sat_tf.trained.lite.search import beam_search, rank_by_consensus
-from sat_tf.vocabulary import END
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 
 

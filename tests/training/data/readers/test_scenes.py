@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sat_tf.tokens import tokenize
+from sat_tf.text.words import tokenize
 from training.data.readers import scenes
 
 

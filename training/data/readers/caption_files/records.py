@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 
 from sat_tf.images import SUFFIXES as IMAGE_SUFFIXES
-from sat_tf.joining import UNSPACED
+from sat_tf.text.detokenize import UNSPACED
 from training.data.examples import DataError, StoredImage, canonical_split
 from training.data.readers.image_folder import ImageFolder
 

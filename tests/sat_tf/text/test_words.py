@@ -4,9 +4,9 @@ import unicodedata
 
 import pytest
 
-from sat_tf.joining import join, joining
-from sat_tf.tokens import check_language, default_unit, tokenize
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.text.detokenize import join, joining
+from sat_tf.text.vocabulary import Vocabulary
+from sat_tf.text.words import check_language, default_unit, tokenize
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sat_tf.joining import RULES, Unit, join, joining, primary
+from sat_tf.text.detokenize import RULES, Unit, join, joining, primary
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_argument, checked
 from sat_tf.util.files import json_object, read_content, write_atomically
@@ -101,7 +101,7 @@ class Vocabulary:
 
     def tokenize(self, caption: str) -> list[str]:
         """Splits a caption into tokens as the training captions were."""
-        from sat_tf.tokens import tokenize  # which captioning does without
+        from sat_tf.text.words import tokenize  # which captioning does without
 
         return tokenize(caption, self.unit, self.language)
 
@@ -111,7 +111,7 @@ class Vocabulary:
 
     def base_words(self, caption: str) -> list[str]:
         """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
-        from sat_tf.tokens import base_words
+        from sat_tf.text.words import base_words
 
         return base_words(caption, self.language)
 
@@ -119,7 +119,7 @@ class Vocabulary:
         self, caption: str, words: Sequence[str] | None = None
     ) -> list[tuple[str, int, int]]:
         """Returns words of a caption, its base words by default, with first and last token."""
-        from sat_tf.tokens import spans
+        from sat_tf.text.words import spans
 
         if words is None:
             words = self.base_words(caption)

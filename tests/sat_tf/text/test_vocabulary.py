@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
+from sat_tf.text.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 
 CAPTIONS = ["A dog runs .", "A dog sits .", "A cat sits ."]
 

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from sat_tf.joining import Unit, has_closed, join, joining, primary
+from sat_tf.text.detokenize import Unit, has_closed, join, joining, primary
 from sat_tf.util.errors import invalid_value
 
 _CHINESE = ("zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh")

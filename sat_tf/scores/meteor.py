@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sat_tf.scores.meteor_words import Lexicon, Word, function_words, longer, split_english
-from sat_tf.scores.score_tokens import primary
+from sat_tf.scores.tokens import primary
 
 # --- the alignment of a caption with a reference ---
 

@@ -1,0 +1,1 @@
+"""Captions as words, words as ids, and words as text again."""
