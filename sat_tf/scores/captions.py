@@ -156,7 +156,7 @@ def meteor(
     chosen = tokens or default_tokens(language)
     if chosen in OVER_CHARACTERS:
         raise _invalid("tokens", "tokens that are words, for METEOR", repr(chosen))
-    from sat_tf.scores.meteor import meteor_of, meteor_scores
+    from sat_tf.scores.meteor_scoring import meteor_of, meteor_scores
 
     program = meteor_of(language)
     split = _split(captions, references, language, tokens, str(program.tables))

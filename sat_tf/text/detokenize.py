@@ -1,4 +1,4 @@
-"""How tokens become a text again: what captioning needs of words."""
+"""Joins tokens to a text: the part of the text rules that captioning needs."""
 
 from __future__ import annotations
 

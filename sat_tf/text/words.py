@@ -1,4 +1,4 @@
-"""How captions become tokens; `joining` makes them a text again."""
+"""Splits captions into tokens, which `detokenize` joins again."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.scores.meteor import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
+from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
 from sat_tf.scores.meteor_words import TablesError
 from sat_tf.scores.ngrams import ORDERS, bleu_scores, bleu_statistics, cider_scores, rouge_scores
 from sat_tf.scores.tokens import (

@@ -162,7 +162,7 @@ def check_available(config: RunConfig) -> None:
         expected = "a file of training.distill"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
     if config.reward.meteor_weight:
-        from sat_tf.scores.meteor import check_tables
+        from sat_tf.scores.meteor_scoring import check_tables
         from sat_tf.scores.meteor_words import TablesError
 
         try:

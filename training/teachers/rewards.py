@@ -11,7 +11,7 @@ import numpy as np
 
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.objectives.reward import Reward, RewardObjective
-from sat_tf.scores.meteor import meteor_of
+from sat_tf.scores.meteor_scoring import meteor_of
 from sat_tf.scores.ngrams import ORDERS, CiderD, Gram, count_grams
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.data.captions import CaptionTable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sat_tf.scores.meteor import ENGLISH, Tables
+from sat_tf.scores.meteor_scoring import ENGLISH, Tables
 from sat_tf.scores.ptb import PUNCTUATION
 
 

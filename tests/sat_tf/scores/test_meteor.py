@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sat_tf.scores import meteor_words
-from sat_tf.scores.meteor import ENGLISH, Match, Meteor, align, meteor_scores, tables_of
+from sat_tf.scores.meteor_scoring import ENGLISH, Match, Meteor, align, meteor_scores, tables_of
 from sat_tf.scores.meteor_words import TablesError, java_hash, split_english
 from tests.sat_tf.scores.java_programs import jar_statistics
 from training.evaluation.scores import paired_over_seeds, score_captions, score_interval

@@ -3,7 +3,7 @@
 import pytest
 
 from sat_tf.scores import tokens as score_tokens
-from sat_tf.scores.meteor import STATISTICS, tables_of
+from sat_tf.scores.meteor_scoring import STATISTICS, tables_of
 from sat_tf.scores.tokens import split_lines, tokens_version
 from training.evaluation import scores as metrics
 from training.evaluation.scores import score_captions

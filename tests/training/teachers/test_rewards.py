@@ -153,7 +153,7 @@ def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):
     def missing():
         raise TablesError("there are none")
 
-    monkeypatch.setattr("sat_tf.scores.meteor.check_tables", missing)
+    monkeypatch.setattr("sat_tf.scores.meteor_scoring.check_tables", missing)
     plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
     check_available(RunConfig(init_from="RUN", reward=plain))
     with pytest.raises(ValueError, match="--reward.meteor_weight.*0 without METEOR.*got 2"):
