@@ -21,7 +21,7 @@ CHECK_PYTHON := import sys; v = sys.version_info[:2]; \
 	"sat_tf needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d. " % v + \
 	"Choose another: make PYTHON=python3.12 ...")
 
-.PHONY: help train serve demo test docs bench wheel lint format install clean
+.PHONY: help train serve demo test docs bench lint format install clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands.
@@ -54,9 +54,6 @@ docs: $(DOCS_STAMP) ## Build the site in build/docs, with the notebooks' output 
 
 bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step search --json figures.json").
 	$(BIN)/python -m benchmarks.run $(ARGS)
-
-wheel: $(RUN_STAMP) ## Build a wheel in dist/ whose captioners need no TensorFlow.
-	$(BIN)/python -m serving.wheel $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style, formatting and who imports whom.
 	$(BIN)/ruff check .

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
-from setuptools.command.build_py import build_py
-from setuptools.command.egg_info import egg_info
 
 ROOT = Path(__file__).resolve().parent
-PACKAGES = ("sat_tf", "training", "serving", "digits")
 GPU_TENSORFLOW = "tensorflow[and-cuda]"
-LIGHT = ("ai-edge-litert", "numpy", "pillow", "tyro", "filelock", "tqdm")
-"""Packages that captions without TensorFlow need."""
+LIGHT = ("ai-edge-litert", "numpy", "pillow", "tyro", "tqdm")
+"""Packages that captions need; training and serving run from a checkout."""
 
 
 def read_requirements(name: str) -> list[str]:
@@ -38,34 +34,7 @@ def read_text(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-class OneName(build_py):
-    """Puts all other packages below `sat_tf`, in `_commands`.
-
-    Names like `training` and `serving` are not ours in somebody's environment. The command `sat-tf`
-    finds them; an editable installation has them in the checkout.
-    """
-
-    def run(self) -> None:
-        super().run()
-        if self.editable_mode:
-            return
-        home = Path(self.build_lib, "sat_tf", "_commands")
-        shutil.rmtree(home, ignore_errors=True)
-        home.mkdir()
-        for package in {name.partition(".")[0] for name in self.packages} - {"sat_tf"}:
-            Path(self.build_lib, package).rename(home / package)
-
-
-class OneNameInMetadata(egg_info):
-    """Lists that name alone."""
-
-    def run(self) -> None:
-        super().run()
-        Path(self.egg_info, "top_level.txt").write_text("sat_tf\n", encoding="utf-8")
-
-
 setup(
-    cmdclass={"build_py": OneName, "egg_info": OneNameInMetadata},
     name="sat-tf",
     version=re.search(r'^__version__ = "(.+)"', read_text("sat_tf/__init__.py"), re.M)[1],
     description="Show, Attend and Tell in TensorFlow 2 and Keras 3: captions that show where they "
@@ -76,31 +45,13 @@ setup(
     license="MIT",
     keywords="image-captioning visual-attention tensorflow keras reinforce",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(
-        include=[
-            "sat_tf",
-            "sat_tf.*",
-            "training",
-            "training.*",
-            "serving",
-            "serving.*",
-            "digits",
-            "digits.*",
-        ]
-    ),
+    # `pip install -e .` then adds the checkout to the path, which wins over a namespace package:
+    # `import sat_tf` works in the folder above the clone, and training and serving are found.
+    package_dir={"": "."},
+    packages=find_packages(include=["sat_tf", "sat_tf.*"]),
     package_data={
         "sat_tf.trained.viewer": ["*.css", "*.js"],
-        "serving": ["compose.yaml", "config/*"],
-        "serving.web": ["*.html", "*.css", "*.js", "samples/*"],
-        "digits": ["shipped/*/*"],
-        "digits.page": ["*.html", "*.css", "*.js"],
-        "sat_tf": [
-            "log4j2.properties",
-            "captioners/*.npz",
-            "captioners/*.tflite",
-            "captioners/*.json",
-            "captioners/*/*",
-        ],
+        "sat_tf": ["log4j2.properties", "captioners/*.*", "captioners/*/*"],
     },
     entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:run"]},
     install_requires=only(*LIGHT),

@@ -21,12 +21,10 @@ from sat_tf.util.errors import invalid_value
 
 GROUP = 128
 """Weights of a column that share a scale."""
-
 BITS = (8, 10)
 """Sizes of a rounded weight."""
 
-_SCALE = ":scale"  # suffix of the scales' name; names of weights have no colon
-_LOW = ":low2"  # suffix of the name of the lower 2 of 10 bits
+_SCALE, _LOW = ":scale", ":low2"  # suffixes: the scales, and the lower 2 of 10 bits
 _SHIFTS = np.array([6, 4, 2, 0], np.uint8)
 _TYPES = [np.dtype(kind) for kind in (np.int8, np.uint8, np.float16, np.float32)]
 # Weights hardly compress, and a small archive can unpack to any size.
@@ -61,7 +59,81 @@ def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
         if not np.isfinite(array).all():
             raise invalid_value("arrays", "finite weights", f"others in {name}")
         packed |= {name: array} if array.ndim < 2 else _rounded(name, array, bits)
-    return _archive(packed)
+    return archive(packed)
+
+
+def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Returns arrays as a compressed `.npz`."""
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+class Packed:
+    """The arrays of `pack` or `archive`, each read when it is asked for.
+
+    Args:
+        content: The file, of any origin.
+
+    Attributes:
+        shapes: Shape of each array, by its name.
+
+    Raises:
+        ValueError: It is no such archive, or an array is damaged or has objects in it.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            shapes = _shapes(content)
+            self._entries = np.load(io.BytesIO(content), allow_pickle=False)
+        except Exception as error:  # the readers raise almost anything on crafted files
+            raise _damaged(error) from error
+        self._names = frozenset(shapes)
+        self.shapes = {n: s for n, s in shapes.items() if not n.endswith((_SCALE, _LOW))}
+
+    def entry(self, name: str) -> np.ndarray:
+        """Reads an entry as it is stored."""
+        try:
+            return self._entries[name]
+        except Exception as error:
+            raise _damaged(error) from error
+
+    def levels(self, name: str) -> tuple[np.ndarray, np.ndarray, int]:
+        """Reads a rounded array.
+
+        Returns:
+            Its integers `[R, C]`, a column for each output channel; float32 `[ceil(R / GROUP), C]`,
+            the scales; the largest integer of its size.
+        """
+        array, scale = self.entry(name), self.entry(name + _SCALE).astype(np.float32)
+        array = _columns(np.atleast_2d(array))
+        if scale.shape != (math.ceil(len(array) / GROUP), array.shape[1]):
+            raise _damaged(f"scales of shape {list(scale.shape)} do not fit {name}")
+        if name + _LOW not in self._names:
+            return array, scale, 127
+        low = self.entry(name + _LOW)
+        if low.dtype != np.uint8 or low.size != -(-array.size // 4):
+            raise _damaged(f"the lower bits of {name} do not fit")
+        digits = (low[:, None] >> _SHIFTS & 3).ravel()[: array.size]
+        return array.astype(np.int16) * 4 + digits.reshape(array.shape), scale, 511
+
+    def array(self, name: str) -> np.ndarray:
+        """Reads an array, float32."""
+        if name + _SCALE not in self._names:
+            return self.entry(name).astype(np.float32)
+        levels, scale, _ = self.levels(name)
+        spread = np.repeat(scale, GROUP, axis=0)[: len(levels)]
+        return (levels * spread).reshape(self.entry(name).shape)
+
+
+def unpack(content: bytes) -> dict[str, np.ndarray]:
+    """Returns the arrays of `pack` as float32; see `Packed`."""
+    packed = Packed(content)
+    return {name: packed.array(name) for name in packed.shapes}
+
+
+def _damaged(why: object) -> ValueError:
+    return ValueError(f"The weights are damaged: {why}.")
 
 
 def _rounded(
@@ -74,87 +146,14 @@ def _rounded(
     if scales == np.float16 and np.any((peaks > 0) & (peaks / most < np.finfo(scales).tiny)):
         scales = np.float32  # a subnormal scale would be felt more than the rounding of a weight
     scale = np.maximum(peaks / most, np.finfo(scales).smallest_subnormal).astype(scales)
-    levels = np.clip(np.round(columns / _spread(scale, len(columns))), -most, most)
-    levels = levels.astype(np.int16).reshape(array.shape)
+    spread = np.repeat(scale.astype(np.float32), GROUP, axis=0)[: len(columns)]
+    levels = np.clip(np.round(columns / spread), -most, most).astype(np.int16)
+    levels = levels.reshape(array.shape)
     entries = {}
     if bits > 8:
         entries[name + _LOW] = _quadruples(levels & 3)
         levels >>= 2
     return entries | {name: levels.astype(np.int8), name + _SCALE: scale}
-
-
-def _archive(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Returns arrays as a compressed `.npz`."""
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)
-    return file.getvalue()
-
-
-def unpack(content: bytes) -> dict[str, np.ndarray]:
-    """Returns the arrays of `pack` as float32.
-
-    Raises:
-        ValueError: The content is no such archive, or one with objects in it.
-    """
-    try:
-        _sizes(content)
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            entries = {name: arrays[name] for name in arrays.files}
-        return {
-            name: _restored(entries, name) for name in entries if not name.endswith((_SCALE, _LOW))
-        }
-    except Exception as error:  # the readers raise almost anything on crafted files
-        raise ValueError(f"The weights are damaged: {error}.") from error
-
-
-def count(content: bytes) -> int:
-    """Returns how many numbers the arrays of `pack` have, by their headers.
-
-    Raises:
-        ValueError: The content is no such archive.
-    """
-    try:
-        sizes = _sizes(content)
-    except Exception as error:  # the readers raise almost anything on crafted files
-        raise ValueError(f"The weights are damaged: {error}.") from error
-    return sum(size for name, size in sizes.items() if not name.endswith((_SCALE, _LOW)))
-
-
-def _sizes(content: bytes) -> dict[str, int]:
-    """Returns how many numbers each entry has, by the headers, which are checked."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        entries = archive.infolist()
-        most = _LEAST_ROOM + _RATIO * len(content)
-        if sum(entry.file_size for entry in entries) > most:
-            raise ValueError(f"it unpacks to more than {most:,} bytes")
-        sizes = {}
-        for entry in entries:
-            with archive.open(entry) as file:
-                sizes[entry.filename.removesuffix(".npy")] = _check_header(file, entry.file_size)
-    return sizes
-
-
-def _check_header(file: IO[bytes], size: int) -> int:
-    """Checks the header of an array, before NumPy makes room for what it says; returns its size."""
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("an array has another format")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype not in _TYPES:
-        raise ValueError(f"an array is of type {dtype}")
-    if min(shape, default=0) < 0 or file.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise ValueError(f"an array of shape {list(shape)} has another size")
-    return math.prod(shape)
-
-
-def _columns(array: np.ndarray) -> np.ndarray:
-    """Returns weights as a matrix with a column for each output channel."""
-    depthwise = array.ndim == 4 and array.shape[-1] == 1
-    return array.reshape(-1, array.shape[-2 if depthwise else -1])
-
-
-def _spread(scale: np.ndarray, count: int) -> np.ndarray:
-    """Repeats the scales of groups for each of `count` rows, float32."""
-    return np.repeat(scale.astype(np.float32), GROUP, axis=0)[:count]
 
 
 def _quadruples(digits: np.ndarray) -> np.ndarray:
@@ -164,18 +163,35 @@ def _quadruples(digits: np.ndarray) -> np.ndarray:
     return np.bitwise_or.reduce(flat << _SHIFTS, axis=1)
 
 
-def _restored(entries: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Returns an array of an archive as float32."""
-    array, scale, low = (entries.get(name + suffix) for suffix in ("", _SCALE, _LOW))
-    if scale is None:
-        return array.astype(np.float32)
-    columns = _columns(array).astype(np.float32)
-    if scale.shape != (math.ceil(len(columns) / GROUP), columns.shape[1]):
-        raise ValueError(f"scales of shape {list(scale.shape)} do not fit {list(array.shape)}")
-    if low is not None:
-        digits = (low[:, None] >> _SHIFTS & 3).ravel()[: array.size]
-        columns = columns * 4 + digits.reshape(columns.shape)
-    return (columns * _spread(scale, len(columns))).reshape(array.shape)
+def _columns(array: np.ndarray) -> np.ndarray:
+    """Returns weights as a matrix with a column for each output channel."""
+    depthwise = array.ndim == 4 and array.shape[-1] == 1
+    return array.reshape(-1, array.shape[-2 if depthwise else -1])
+
+
+def _shapes(content: bytes) -> dict[str, tuple[int, ...]]:
+    """Returns the shape of each entry, by the headers, which are checked."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        most = _LEAST_ROOM + _RATIO * len(content)
+        if sum(entry.file_size for entry in file.infolist()) > most:
+            raise ValueError(f"it unpacks to more than {most:,} bytes")
+        shapes = {}
+        for entry in file.infolist():
+            with file.open(entry) as array:
+                shapes[entry.filename.removesuffix(".npy")] = _shape(array, entry.file_size)
+    return shapes
+
+
+def _shape(file: IO[bytes], size: int) -> tuple[int, ...]:
+    """Returns the shape of an array, checked before NumPy makes room for what it says."""
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array has another format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype not in _TYPES:
+        raise ValueError(f"an array is of type {dtype}")
+    if min(shape, default=0) < 0 or file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise ValueError(f"an array of shape {list(shape)} has another size")
+    return shape
 
 
 # --- graphs ---
@@ -201,7 +217,7 @@ def pack_graph(path: Path) -> bytes:
     rest.append(content[end:])
     entries[_REST] = np.frombuffer(b"".join(rest), np.uint8)
     entries[_SIZE] = np.frombuffer(len(content).to_bytes(8, "little"), np.uint8)
-    return _archive(entries)
+    return archive(entries)
 
 
 def _constants(interpreter, content: bytes):
@@ -228,7 +244,11 @@ def _packed(values: np.ndarray) -> tuple[str, dict[str, np.ndarray]] | None:
     for bits in BITS:
         for layout, matrix in layouts.items():
             entries = _rounded("", matrix, bits, np.float32)
-            error = np.abs(_restored(entries, "") - matrix).max()
-            if error <= _TOLERANCE * np.abs(matrix).max():
+            levels, scale = entries[""].astype(np.float32), entries[_SCALE]
+            if _LOW in entries:
+                digits = (entries[_LOW][:, None] >> _SHIFTS & 3).ravel()[: levels.size]
+                levels = levels * 4 + digits.reshape(levels.shape)
+            found = levels * np.repeat(scale, GROUP, axis=0)[: len(levels)]
+            if np.abs(found - matrix).max() <= _TOLERANCE * np.abs(matrix).max():
                 return layout, entries
     return None

@@ -110,10 +110,11 @@ def count_weights(paths: Sequence[Path]) -> int:
     Raises:
         RunError: A file cannot be read.
     """
-    from sat_tf.packing import count
+    from sat_tf.packing import Packed
 
     try:
-        return sum(count(path.read_bytes()) for path in paths)
+        found = [Packed(path.read_bytes()).shapes.values() for path in paths]
+        return sum(math.prod(shape) for shapes in found for shape in shapes)
     except (OSError, ValueError) as error:
         raise RunError(f"Cannot read the weights in {paths[0].parent}: {error}") from error
 
