@@ -1,1 +1,0 @@
-"""Trained captioners: found by name, loaded, captioned with, drawn."""
