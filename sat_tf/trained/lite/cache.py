@@ -144,7 +144,7 @@ def make_behind(command: Sequence[str], name: str) -> subprocess.Popen | None:
         why = error.strerror or error
         _say(f"Captions take TensorFlow: their graphs cannot be kept in {home} ({why}).")
         return None
-    root = str(Path(__file__).parents[3])
+    root = str(Path(__file__).parents[2])
     paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "-1"}
     silent = subprocess.DEVNULL
