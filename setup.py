@@ -50,7 +50,7 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["sat_tf", "sat_tf.*"]),
     package_data={
-        "sat_tf.trained.viewer": ["*.css", "*.js"],
+        "sat_tf.inference.viewer": ["*.css", "*.js"],
         "sat_tf": ["log4j2.properties", "captioners/*.*", "captioners/*/*"],
     },
     entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:run"]},

@@ -20,7 +20,7 @@ from statistics import median
 import tyro
 
 from benchmarks.measure import command
-from sat_tf.trained.many import image_files
+from sat_tf.inference.batch import image_files
 from sat_tf.util.errors import invalid_value
 
 _OPEN = """async () => {

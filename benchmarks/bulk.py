@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.measure import command
-from sat_tf.trained.many import image_files
+from sat_tf.inference.batch import image_files
 
 
 def run(

@@ -63,8 +63,8 @@ def run(
         run_dir: The captioner: a run, or one that ships.
         squeeze: Scale pictures to 224 x 224 JPEG first.
     """
-    from sat_tf.trained.limits import UNFAMILIAR
-    from sat_tf.trained.runs import load_captioner
+    from sat_tf.inference.confidence import UNFAMILIAR
+    from sat_tf.inference.load import load_captioner
 
     captioner = load_captioner(run_dir)
     known = captioner.limits.familiarity

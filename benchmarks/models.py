@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import EncoderConfig
+from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.objectives import make_objective
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
-from sat_tf.trained.captioning import TrainedCaptioner
 from training.run.config import RunConfig
 from training.run.model import compile_model
 from training.run.recipes import RECIPES

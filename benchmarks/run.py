@@ -23,7 +23,7 @@ from benchmarks import baseline, models
 from benchmarks.measure import command, format_table, machine, matrix_product, medians
 from benchmarks.models import SHAPES, Shape
 from sat_tf.config import SearchConfig
-from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.util.files import write_atomically
 from training.data.batches import pad_tokens, plan_epoch
 

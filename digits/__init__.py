@@ -12,8 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sat_tf.run_folder import SYSTEM_KEY, RunFolder, read_object
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import SYSTEM_KEY, RunFolder, read_object
 from sat_tf.util.commands import command_line
 from sat_tf.util.errors import RunError
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from digits import SYSTEM_KEY, system_of
 from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig, Target
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.inference.run_folder import RunFolder, read_object
 from sat_tf.util.errors import invalid_value, other_version
 from sat_tf.util.fields import (
     NonNegativeInt,

@@ -26,9 +26,9 @@ from digits.data import Digits, scoring_batches
 from digits.models.model import DigitModel
 from digits.recipes import RECIPES
 from digits.runs import load, load_scored
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.train_step import Batch
-from sat_tf.trained import published
 from sat_tf.util.commands import check_folder, exit_status, parse_flags
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict

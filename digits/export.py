@@ -14,9 +14,9 @@ import tensorflow as tf
 import digits
 from digits.page import FILES, NAME, TITLE
 from digits.reader import DigitReader
-from sat_tf.packing import pack_graph
-from sat_tf.trained import published
-from sat_tf.trained.lite.graphs import convert
+from sat_tf.inference import published
+from sat_tf.inference.graphs import convert
+from sat_tf.inference.packing import pack_graph
 from sat_tf.util.errors import invalid_value
 from serving.saved_model import Signature, save_signatures
 from serving.signatures import SERVING_DEFAULT

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from digits import system_of
-from sat_tf.trained import published
+from sat_tf.inference import published
 from sat_tf.util.commands import loading
 from sat_tf.util.errors import RunError
 

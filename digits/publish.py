@@ -12,11 +12,11 @@ from digits.evaluate import OWN_SETTINGS, Scorer, training_command
 from digits.models.config import MODELS, ReaderConfig
 from digits.recipes import single_dir
 from digits.runs import load, load_scored
-from sat_tf.packing import GROUP, pack
-from sat_tf.run_folder import RunFolder, outdated_note
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.packing import GROUP, pack
+from sat_tf.inference.run_folder import RunFolder, outdated_note
+from sat_tf.inference.weights import weight_arrays
 from sat_tf.util.errors import invalid_value
-from sat_tf.weights import weight_arrays
 
 _INK = 20.0  # longer side of an MNIST digit, pixels
 

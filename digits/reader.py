@@ -18,10 +18,10 @@ from digits.models.recurrent_attention import DRAM, RAM
 from digits.models.stn import STN
 from sat_tf.compat import default_policy
 from sat_tf.images.pillow import FORMATS, check_scans, read_upright, to_rgb
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.weights import count_weights, load_compact, make_fitting
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_argument
-from sat_tf.weights import count_weights, load_compact, make_fitting
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""

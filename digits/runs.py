@@ -15,10 +15,10 @@ from digits.models.config import PortionsConfig, answer_names
 from digits.models.model import DigitModel
 from digits.models.portions import Portions
 from digits.reader import build
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
+from sat_tf.inference.weights import load_weights
 from sat_tf.util.errors import RunError, invalid_value
 from sat_tf.util.files import write_atomically
-from sat_tf.weights import load_weights
 from training.data.examples import DataError
 
 _FINGERPRINT = "digits.sha256"  # of the digits that a run learns from

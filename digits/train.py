@@ -26,7 +26,7 @@ from digits.runs import (
     start_from,
     write_fingerprint,
 )
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import invalid_value
 from training.run.checkpoints import Checkpoints
 from training.run.decide import check_data_dir

@@ -21,10 +21,10 @@ from PIL import Image
 
 from sat_tf import Encoder, RNNDecoder, Vocabulary
 from sat_tf.config import AttentionConfig
+from sat_tf.inference.figures import attention_figure
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import make_baseline
 from sat_tf.text.vocabulary import END, START
-from sat_tf.trained.figures import attention_figure
 from training.data.readers import scenes
 
 HIDDEN, SIZE = 128, 64  # units of the LSTM; pixels

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sat_tf.captioner import Captioner
     from sat_tf.config import CaptionerConfig, SearchConfig
+    from sat_tf.inference.captions import Caption
+    from sat_tf.inference.load import load
     from sat_tf.layers.attention import BahdanauAttention
     from sat_tf.layers.decoder import RNNDecoder
     from sat_tf.layers.encoder import Encoder
     from sat_tf.layers.lstm import AttentionLSTMCell, DeepOutput, InitialState
-    from sat_tf.trained.captions import Caption
-    from sat_tf.trained.runs import load
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
 
@@ -47,7 +47,7 @@ __all__ = [
 _HOMES = {
     "AttentionLSTMCell": "sat_tf.layers.lstm",
     "BahdanauAttention": "sat_tf.layers.attention",
-    "Caption": "sat_tf.trained.captions",
+    "Caption": "sat_tf.inference.captions",
     "Captioner": "sat_tf.captioner",
     "CaptionerConfig": "sat_tf.config",
     "DeepOutput": "sat_tf.layers.lstm",
@@ -56,7 +56,7 @@ _HOMES = {
     "RNNDecoder": "sat_tf.layers.decoder",
     "SearchConfig": "sat_tf.config",
     "Vocabulary": "sat_tf.text.vocabulary",
-    "load": "sat_tf.trained.runs",
+    "load": "sat_tf.inference.load",
 }
 
 

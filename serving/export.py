@@ -15,9 +15,9 @@ import tyro
 from digits import hand_over
 from sat_tf.config import SearchFlags
 from sat_tf.images.pillow import read_pixels
-from sat_tf.run_folder import RunFolder, data_of
-from sat_tf.trained import published
-from sat_tf.trained.many import image_files
+from sat_tf.inference import published
+from sat_tf.inference.batch import image_files
+from sat_tf.inference.run_folder import RunFolder, data_of
 from sat_tf.util.commands import exit_status, loading, parse_flags, printable
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_fields, to_dict
@@ -26,7 +26,7 @@ from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
-    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.inference.captioning import TrainedCaptioner
 
 
 Format = Literal["saved_model", "litert", "web"]
@@ -116,7 +116,7 @@ def run(arguments: Arguments) -> None:
     published.locate(run_dir)  # a wrong name is answered before TensorFlow is loaded
     print(f"Loading {run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
-        from sat_tf.trained.runs import load_captioner
+        from sat_tf.inference.load import load_captioner
         from serving.model_card import described_precision, facts
 
     folder = "litert" if arguments.format == "litert" else "export"
@@ -169,8 +169,8 @@ def export(
         )
     search = search or captioner.config.search
     if format == "litert":
-        from sat_tf.trained.lite.captioner import CONFIG, limits_files
-        from sat_tf.trained.lite.graphs import write_graphs
+        from sat_tf.inference.graphs import write_graphs
+        from sat_tf.inference.litert_captioner import CONFIG, limits_files
         from serving.model_card import write_litert_card
 
         def write_litert(draft: Path) -> None:

@@ -9,8 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from sat_tf.trained.limits import UNLIKE, is_unlike
-from sat_tf.trained.lite.captioner import LiteRTCaptioner, load
+from sat_tf.inference.confidence import UNLIKE, is_unlike
+from sat_tf.inference.litert_captioner import LiteRTCaptioner, load
 from sat_tf.util.commands import exit_status, printable, program
 
 __all__ = ["LiteRTCaptioner", "load", "main"]
@@ -32,8 +32,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.images.pillow import read_pixels
-    from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
-    from sat_tf.trained.many import read_ahead, try_decode
+    from sat_tf.inference.batch import read_ahead, try_decode
+    from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images)

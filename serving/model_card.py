@@ -11,10 +11,10 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig, other_search
-from sat_tf.run_folder import RunFolder, outdated_note
+from sat_tf.inference import published
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.run_folder import RunFolder, outdated_note
 from sat_tf.text.vocabulary import SPECIAL_TOKENS
-from sat_tf.trained import published
-from sat_tf.trained.captioning import TrainedCaptioner
 from sat_tf.util.fields import to_dict
 from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE
@@ -56,7 +56,7 @@ _LITERT_INTRODUCTION = """# Image captioner
 
 *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) for LiteRT: three graphs with static
 shapes and built-in operations. Preprocessing and beam search are the host's:
-`sat_tf/trained/lite` is the one in Python, and small enough to be ported."""
+`sat_tf/inference` is the one in Python, and small enough to be ported."""
 
 _LITERT_CALLING = """## How to call it
 

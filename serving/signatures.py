@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, resizing
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.confidence import UNFAMILIAR, Confidence, Familiarity, Limits
 from sat_tf.search import FLOOR, Hypotheses
 from sat_tf.text.vocabulary import Vocabulary
-from sat_tf.trained.captioning import TrainedCaptioner
-from sat_tf.trained.limits import UNFAMILIAR, Confidence, Familiarity, Limits
 from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM, LIMIT_OUTPUTS
 from serving.saved_model import Signature
 
@@ -217,7 +217,7 @@ def known_limits(limits: Limits, search: SearchConfig) -> Limits:
 def limit_outputs(limits: Limits, annotations: tf.Tensor, found: Hypotheses) -> Outputs:
     """Computes `familiarity` and `confidence`, float32 `[B]`, as far as they are known.
 
-    They are those of `sat_tf.trained.limits`.
+    They are those of `sat_tf.inference.confidence`.
     """
     if limits.familiarity is None:
         return {}

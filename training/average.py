@@ -13,8 +13,8 @@ from typing import Annotated
 import tyro
 
 from sat_tf.config import SearchFlags
-from sat_tf.run_folder import RunFolder
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_fields
@@ -126,8 +126,8 @@ def average(
     with loading():
         import numpy as np
 
-        from sat_tf.trained.runs import load_captioner
-        from sat_tf.weights import save_weights
+        from sat_tf.inference.load import load_captioner
+        from sat_tf.inference.weights import save_weights
         from training.run.first_weights import start_from
         from training.run.ownership import claim_average, exclusive_lock
 

@@ -13,12 +13,13 @@ import tyro
 
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.images.pillow import read_pixels
-from sat_tf.run_folder import RunFolder, data_of
+from sat_tf.inference import load as runs
+from sat_tf.inference import published
+from sat_tf.inference.batch import image_files, read_ahead, try_decode
+from sat_tf.inference.confidence import UNLIKE, is_unlike
+from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
+from sat_tf.inference.run_folder import RunFolder, data_of
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START
-from sat_tf.trained import published, runs
-from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
-from sat_tf.trained.limits import UNLIKE, is_unlike
-from sat_tf.trained.many import image_files, read_ahead, try_decode
 from sat_tf.util.commands import (
     check_file,
     check_folder,
@@ -32,8 +33,8 @@ from sat_tf.util.fields import PositiveInt, check_fields
 from sat_tf.util.files import write_atomically
 
 if TYPE_CHECKING:
-    from sat_tf.trained.captioning import TrainedCaptioner
-    from sat_tf.trained.captions import Caption
+    from sat_tf.inference.captioning import TrainedCaptioner
+    from sat_tf.inference.captions import Caption
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def run(arguments: Arguments) -> int:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
     if arguments.json or arguments.html is not None:
-        from sat_tf.trained import viewer
+        from sat_tf.inference import viewer
         from training.evaluation.report import caption_fields
     failed, entries = 0, []
     for path, figure, photo in zip(images, figures, read_ahead(images, try_decode), strict=True):

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
-from sat_tf.trained.captioning import TrainedCaptioner
-from sat_tf.trained.captions import Caption
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.captions import Caption
 from training.data.examples import Split
 from training.data.image_loader import InputSource, readable_images
 

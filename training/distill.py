@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tyro
 
-from sat_tf.run_folder import RunFolder
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.commands import check_file, exit_status, loading, parse_flags, progress_bar
 from sat_tf.util.errors import RunError, invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields
@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from sat_tf.run_folder import read_vocabulary
+        from sat_tf.inference.run_folder import read_vocabulary
         from training.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
@@ -114,7 +114,7 @@ def predict(
     """
     import tensorflow as tf
 
-    from sat_tf.trained.runs import load_captioner
+    from sat_tf.inference.load import load_captioner
     from training.data.batches import pad_tokens, scoring_plan
     from training.data.image_loader import Views
     from training.data.input_source import open_input_source

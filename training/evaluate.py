@@ -18,11 +18,11 @@ import tyro
 
 from digits import hand_over
 from sat_tf.config import Inference, SearchFlags
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference import published
+from sat_tf.inference.confidence import FAMILIARITY, limit_files
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.scores.tokens import ScoreTokens, check_tokens
-from sat_tf.trained import published
-from sat_tf.trained.limits import FAMILIARITY, limit_files
 from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags, run_process
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
@@ -191,7 +191,7 @@ def run(arguments: Arguments) -> None:
     else:
         check_apart("--out", out, data_dir)
     with loading():
-        from sat_tf.trained.runs import load_captioner
+        from sat_tf.inference.load import load_captioner
         from training.evaluation.evaluation import Request, evaluate_run
 
     captioner = load_captioner(folder.path)

@@ -11,9 +11,10 @@ import numpy as np
 import tyro
 
 from sat_tf.images.pillow import decode, read_content, read_pixels
-from sat_tf.trained import published, runs
-from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
-from sat_tf.trained.limits import UNLIKE, is_unlike
+from sat_tf.inference import load as runs
+from sat_tf.inference import published
+from sat_tf.inference.confidence import UNLIKE, is_unlike
+from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.util.commands import check_folder, exit_status, parse_flags, printable
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_fields

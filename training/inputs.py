@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.captioner import Captioner
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.layers.encoder import Encoder
-from sat_tf.run_folder import RunFolder
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from sat_tf.util.text_tables import counted
 from training.data.batches import Teaching, training_batches

@@ -1,4 +1,4 @@
-"""Limits that a run learns once it is trained, see `sat_tf.trained.limits`."""
+"""Limits that a run learns once it is trained, see `sat_tf.inference.confidence`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.confidence import LEVELS, Confidence, Familiarity, Limits, caption_evidence
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.text.detokenize import primary
-from sat_tf.trained.limits import LEVELS, Confidence, Familiarity, Limits, caption_evidence
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import finite, write_atomically
 from training.evaluation.bootstrap import FEW
@@ -18,8 +18,8 @@ from training.metrics.calibration import OF_EACH, cross_validated, enough, fit_c
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
-    from sat_tf.trained.captioning import TrainedCaptioner
-    from sat_tf.trained.captions import Caption
+    from sat_tf.inference.captioning import TrainedCaptioner
+    from sat_tf.inference.captions import Caption
     from training.data.examples import Split
     from training.data.image_loader import InputSource
     from training.evaluation.bootstrap import Interval

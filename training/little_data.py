@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.inference.run_folder import RunFolder, read_object
 from sat_tf.text.detokenize import primary
 from sat_tf.util.commands import command_line
 from sat_tf.util.fields import flat, to_dict

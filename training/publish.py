@@ -19,9 +19,9 @@ import tyro
 
 from digits import hand_over
 from sat_tf.config import JOIN, other_search, weights_files
-from sat_tf.run_folder import RunFolder, outdated_note
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder, outdated_note
 from sat_tf.scores.tokens import NOT_WORDS, OVER_CHARACTERS
-from sat_tf.trained import published
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import to_dict
@@ -33,7 +33,7 @@ from training.evaluation.report import SIGNATURE, score_rows
 from training.run.config import RunConfig, read_run_config
 
 if TYPE_CHECKING:
-    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.inference.captioning import TrainedCaptioner
     from training.data.examples import Split
 
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The
@@ -191,7 +191,7 @@ def publish(arguments: Arguments) -> str:
     """Writes the files of a run's captioner, compares both if asked, returns the card."""
     config = read_run_config(arguments.run)
     with loading():
-        from sat_tf.trained.runs import load_captioner
+        from sat_tf.inference.load import load_captioner
         from training.data.readers import load_split
         from training.run.init_from import teachers_of
 
@@ -227,8 +227,8 @@ def packed_files(
         config: The run's configuration; of paths in it, the names are kept.
         vocabulary: The run's vocabulary file.
     """
-    from sat_tf.packing import pack
-    from sat_tf.weights import weight_arrays
+    from sat_tf.inference.packing import pack
+    from sat_tf.inference.weights import weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -296,7 +296,7 @@ def make_card(
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
-    from sat_tf.packing import GROUP
+    from sat_tf.inference.packing import GROUP
 
     sources = [_SOURCES.get(name, (name, None)) for name in _data_sets(run_dir)]
     (source, terms), *earlier = sources

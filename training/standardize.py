@@ -204,7 +204,7 @@ def round_weights(config: EncoderConfig, target: str | Path) -> None:
     A decoder that is trained on the annotations of rounded weights sees the same ones when it is
     published. Arguments are those of `standardize`.
     """
-    from sat_tf.packing import pack, unpack
+    from sat_tf.inference.packing import pack, unpack
 
     network = _loaded(config)
     arrays = {weight.path: np.asarray(weight) for weight in network.weights}

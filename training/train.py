@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.commands import command_line, loading, run_process
 from sat_tf.util.files import default_cache_dir
 from training.data.dataset import Dataset
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from sat_tf.captioner import Captioner
-    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.inference.captioning import TrainedCaptioner
     from training.data.examples import Split
     from training.data.image_loader import InputSource
     from training.evaluation.validation import Validation
@@ -272,7 +272,7 @@ def validation_of(
     model: Captioner, data: Data, inputs: Inputs, fit: FitConfig, bounds: Callable | None
 ) -> Validation:
     """Makes the validation of a run, which nothing loads before the first epoch has ended."""
-    from sat_tf.trained.captioning import TrainedCaptioner
+    from sat_tf.inference.captioning import TrainedCaptioner
     from training.evaluation.validation import Validation
 
     captioner = TrainedCaptioner(model, data.vocabulary)
@@ -281,7 +281,7 @@ def validation_of(
 
 def finished(folder: RunFolder, sources: Mapping[Split, InputSource]) -> TrainedCaptioner:
     """Returns the captioner with the best weights of a run, which knows what it has seen."""
-    from sat_tf.trained.runs import load_captioner
+    from sat_tf.inference.load import load_captioner
     from training.limits import learn_familiarity
 
     return learn_familiarity(load_captioner(folder.path), sources)

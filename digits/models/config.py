@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from digits import SYSTEM_KEY
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.inference.run_folder import RunFolder, read_object
 from sat_tf.util.errors import other_version
 from sat_tf.util.fields import (
     Fraction,

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sat_tf.inference.litert_captioner import SETTINGS, VOCABULARY, is_export, newest, read_settings
+from sat_tf.inference.load import graphs_of
 from sat_tf.spark import root_cause
-from sat_tf.trained.lite.captioner import SETTINGS, VOCABULARY, is_export, newest, read_settings
-from sat_tf.trained.runs import graphs_of
 from sat_tf.util.errors import invalid_value
 from serving.bulk.inputs import Inputs, literal
 from serving.versions import GRAPH_FILE, find_versions

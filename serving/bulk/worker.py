@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from sat_tf.images.pillow import decode, resize, to_decodable, upright
-from sat_tf.trained.limits import limit_paths, limits_in
-from sat_tf.trained.lite.captioner import LiteRTCaptioner, is_export
-from sat_tf.trained.many import read_ahead
+from sat_tf.inference.batch import read_ahead
+from sat_tf.inference.confidence import limit_paths, limits_in
+from sat_tf.inference.litert_captioner import LiteRTCaptioner, is_export
 from sat_tf.util.commands import loading
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.bulk.job import NEEDED, SIGNATURE, Job
 
 if TYPE_CHECKING:
-    from sat_tf.trained.captions import Caption
+    from sat_tf.inference.captions import Caption
     from serving.client.captions import ServedCaption
 
 ARCHIVE = "captioner"

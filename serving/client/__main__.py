@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.trained.limits import remarks
+from sat_tf.inference.confidence import remarks
 from sat_tf.util.commands import exit_status, json_line, parse_flags, printable
 from serving.address import parse_server
 
@@ -70,7 +70,7 @@ def run(arguments: Arguments) -> int:
     from tqdm import tqdm
 
     from sat_tf.images.pillow import read_pixels
-    from sat_tf.trained.figures import PHOTOGRAPH, figure_paths, save_attention_figure
+    from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images)

@@ -21,7 +21,7 @@ from serving.client.channel import Connection, ServingError
 CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
 """Outputs asked for without attention: exports warm up this set, and all outputs."""
 LIMIT_OUTPUTS = ("familiarity", "confidence")
-"""Outputs of a captioner that knows its limits, see `sat_tf.trained.limits`."""
+"""Outputs of a captioner that knows its limits, see `sat_tf.inference.confidence`."""
 EVERY_BEAM = "every_beam"
 """The signature with the words and the attention of every hypothesis."""
 BATCH_BYTES = 32 * 2**20

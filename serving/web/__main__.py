@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from digits import hand_over
-from sat_tf.trained import published
+from sat_tf.inference import published
 from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import installation, invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sat_tf.trained import viewer
+from sat_tf.inference import viewer
 from serving.web.captioning import Captioner, UploadError
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-// Captioners in the browser, as `sat_tf/trained/lite/captioner.py`: three LiteRT graphs each, of which
+// Captioners in the browser, as `sat_tf/inference/litert_captioner.py`: three LiteRT graphs each, of which
 // captioners share the encoder's, and the loop between them.
 import { download, open, start, values } from "./litert.js";
 import { unpackGraph } from "./packed.js";
@@ -100,7 +100,7 @@ async function search(captioner, encoded) {
   }
 }
 
-// What a captioner makes of a sentence, each word from those before it, as `sat_tf/trained/explain.py`.
+// What a captioner makes of a sentence, each word from those before it, as `sat_tf/inference/explain.py`.
 async function explain(sentence, captioner, encoded) {
   const { ids, tokens, unknown } = readSentence(sentence, await words(captioner.vocabulary), captioner);
   const { given, step, close } = await decoder(captioner, encoded);

@@ -13,12 +13,12 @@ from PIL import Image
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
-from sat_tf.trained.limits import remarks
-from sat_tf.trained.viewer import crop_of, data_url, hypothesis_of
+from sat_tf.inference.confidence import remarks
+from sat_tf.inference.viewer import crop_of, data_url, hypothesis_of
 from sat_tf.util.files import finite
 
 if TYPE_CHECKING:
-    from sat_tf.trained.captions import Caption
+    from sat_tf.inference.captions import Caption
     from serving.client import Connection, ServedCaption, ServingError
 
 _SHOWN = (1600, 1600)  # pixels

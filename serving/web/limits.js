@@ -1,4 +1,4 @@
-// What a captioner knows of its limits, as `sat_tf/trained/limits.py`: sentences on a photograph and its caption.
+// What a captioner knows of its limits, as `sat_tf/inference/confidence.py`: sentences on a photograph and its caption.
 
 const UNFAMILIAR = 0.02; // the share of dev images, below which a photograph is unlike those it learned from
 const USUAL = 1 / 3; // the chance from which people often use a caption's words

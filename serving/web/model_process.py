@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import sat_tf
-from sat_tf.trained.captioning import TrainedCaptioner
-from sat_tf.trained.runs import graphs_missing
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.load import graphs_missing
 from sat_tf.util.commands import printable
 from serving.web.captioning import UploadError, read_upload, viewer_data
 

@@ -1,4 +1,4 @@
-// Unpacks a graph that `sat_tf/packing.py` packed: an .npz of integers with scales, to the bytes of a .tflite.
+// Unpacks a graph that `sat_tf/inference/packing.py` packed: an .npz of integers with scales, to the bytes of a .tflite.
 import { inflate } from "./litert.js";
 
 const GROUP = 128; // weights of a column that share a scale

@@ -1,4 +1,4 @@
-// Search over one image, by the rules of `sat_tf/trained/lite/search.py`: beam, then consensus.
+// Search over one image, by the rules of `sat_tf/inference/litert_search.py`: beam, then consensus.
 
 const [START, END] = [1, 2]; // of every vocabulary
 const FLOOR = -1e9; // what is less likely does not exist

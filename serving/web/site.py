@@ -28,10 +28,10 @@ from digits import hand_over
 from sat_tf.config import SearchFlags
 from sat_tf.images import MAX_PIXELS
 from sat_tf.images.pillow import read_pixels
-from sat_tf.packing import pack_graph
+from sat_tf.inference import published, viewer
+from sat_tf.inference.litert_captioner import LiteRTCaptioner
+from sat_tf.inference.packing import pack_graph
 from sat_tf.text.detokenize import has_closed
-from sat_tf.trained import published, viewer
-from sat_tf.trained.lite.captioner import LiteRTCaptioner
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import sync
 from serving.versions import make_durable
@@ -40,7 +40,7 @@ from serving.web.captioning import read_upload, viewer_data
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
-    from sat_tf.trained.runs import TrainedCaptioner
+    from sat_tf.inference.load import TrainedCaptioner
 
 RUNTIME = "@litertjs/core@2.5.3"
 """The npm package with LiteRT for browsers."""
@@ -101,7 +101,7 @@ def write_site(
             folder holds something else.
         OSError: It cannot be written.
     """
-    from sat_tf.trained.runs import load_captioner
+    from sat_tf.inference.load import load_captioner
 
     out = out.absolute()
     if out.exists() and not (out / "page.json").is_file() and (out.is_file() or any(out.iterdir())):
@@ -198,7 +198,7 @@ def _make(
     home: Path, name: str, captioner: TrainedCaptioner, search: SearchConfig, precision: str
 ) -> LiteRTCaptioner:
     """Makes the graphs of a captioner in a folder; those with the same encoder share its graph."""
-    from sat_tf.trained.lite.graphs import encoder_name, write_graphs
+    from sat_tf.inference.graphs import encoder_name, write_graphs
     from serving.signatures import known_limits
 
     folder = home / name

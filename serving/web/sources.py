@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.trained import published
-from sat_tf.trained.lite.captioner import is_export, newest, read_settings
+from sat_tf.inference import published
+from sat_tf.inference.litert_captioner import is_export, newest, read_settings
+from sat_tf.inference.run_folder import RunFolder, read_object
 from sat_tf.util.errors import RunError, invalid_value
 
 _MOST_RUNS = 3

@@ -8,9 +8,9 @@ import numpy as np
 import digits
 from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
 from digits.reader import build
-from sat_tf.packing import pack
-from sat_tf.trained import published
-from sat_tf.weights import weight_arrays
+from sat_tf.inference import published
+from sat_tf.inference.packing import pack
+from sat_tf.inference.weights import weight_arrays
 
 GLIMPSES = {"glimpse_size": 8, "glimpse_dim": 8, "hidden_dim": 8, "location_hidden_dim": 8}
 CONFIGS = {

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import digits
 from digits.export import export
-from sat_tf.trained import published
+from sat_tf.inference import published
 from serving.export import main
 from serving.versions import CARD_FILE
 from tests.digits.small_readers import drawing, write_reader

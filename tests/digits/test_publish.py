@@ -8,8 +8,8 @@ import pytest
 import digits
 from digits.config import read_digit_config
 from digits.publish import make_card
-from sat_tf.run_folder import RunFolder
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder
 from training.evaluate import main as evaluate
 from training.publish import main
 from training.train import main as train

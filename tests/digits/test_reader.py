@@ -8,7 +8,8 @@ import tensorflow as tf
 from PIL import Image
 
 import digits
-from sat_tf.trained import published, runs
+from sat_tf.inference import load as runs
+from sat_tf.inference import published
 from sat_tf.util.errors import RunError
 from tests.digits.small_readers import CONFIGS, drawing, write_reader
 from tests.image_files import encode

@@ -10,8 +10,8 @@ from digits.config import DigitData, read_digit_config, to_text
 from digits.data import load_digits
 from digits.recipes import RECIPES
 from digits.runs import new_model, start_from
-from sat_tf.run_folder import RunFolder
-from sat_tf.weights import save_weights
+from sat_tf.inference.run_folder import RunFolder
+from sat_tf.inference.weights import save_weights
 from tests.digits.conftest import made_up
 from training.data.examples import DataError
 from training.train import main

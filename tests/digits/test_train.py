@@ -9,7 +9,7 @@ from PIL import Image
 from digits import train as digits
 from digits.config import read_digit_config
 from digits.recipes import RECIPES, parse
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from tests.digits.conftest import train
 from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after, logs_of

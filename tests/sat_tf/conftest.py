@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import sat_tf
-from sat_tf.trained import runs
-from sat_tf.trained.captioning import TrainedCaptioner
+from sat_tf.inference import load as runs
+from sat_tf.inference.captioning import TrainedCaptioner
 from tests.sat_tf.tiny_runs import write_run
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import sat_tf
 from sat_tf.captioner import Captioner
-from sat_tf.trained.runs import load
+from sat_tf.inference.load import load
 
 
 def test_every_public_name_is_there():

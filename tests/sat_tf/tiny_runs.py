@@ -10,13 +10,12 @@ import keras
 import numpy as np
 from PIL import Image
 
-from sat_tf import weights
 from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
-from sat_tf.packing import pack
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference import published, weights
+from sat_tf.inference.packing import pack
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.text.vocabulary import Vocabulary
-from sat_tf.trained import published
 from sat_tf.util.fields import from_dict, to_dict
 from tests.image_files import encode
 

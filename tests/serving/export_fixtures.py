@@ -13,8 +13,8 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
+from sat_tf.inference import load as runs
 from sat_tf.text.vocabulary import Vocabulary
-from sat_tf.trained import runs
 from serving import export as export_module
 from serving.saved_model import load_call
 from serving.versions import WARM_UP_FILE

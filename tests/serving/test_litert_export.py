@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from sat_tf.trained.lite import graphs
-from sat_tf.trained.lite.captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
+from sat_tf.inference import graphs
+from sat_tf.inference.litert_captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
 from serving.export import export, main
 from serving.model_card import described_precision
 from serving.versions import CARD_FILE

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sat_tf.config import SearchConfig
-from sat_tf.trained import published
+from sat_tf.inference import published
 from sat_tf.util.fields import to_dict
 from serving.model_card import write_card
 from serving.versions import CARD_FILE

@@ -10,9 +10,9 @@ import keras
 import pytest
 import tensorflow as tf
 
+from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.layers.encoder import Encoder
 from sat_tf.scores.meteor_words import TablesError
-from sat_tf.trained.captioning import TrainedCaptioner
 from training import train as command
 from training.evaluation import scores as captions
 from training.run import model, ownership

@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-from sat_tf import weights
 from sat_tf.config import SearchFlags
-from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
-from sat_tf.trained import runs
+from sat_tf.inference import load as runs
+from sat_tf.inference import weights
+from sat_tf.inference.run_folder import RunFolder, read_config, read_vocabulary
 from tests.training.run.stopped_runs import weights_of
 from training import average, evaluate, publish, train
 from training.average import resolve_shares

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.trained import runs
-from sat_tf.trained.lettering import GLOW
+from sat_tf.inference import load as runs
+from sat_tf.inference.lettering import GLOW
 from tests.image_files import noise
 from tests.page_data import embedded
 from training.caption import main

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf.run_folder import RunFolder
-from sat_tf.trained import runs
+from sat_tf.inference import load as runs
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from tests.training.small_runs import exit_of, train
 from training.distill import main, predict

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from sat_tf.trained import published
+from sat_tf.inference import published
 from tests.training.small_runs import exit_of, report_of
 from training.evaluate import main
 from training.publish import main as publish

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from sat_tf.config import SearchConfig
-from sat_tf.trained.captions import Caption
-from sat_tf.trained.limits import Confidence, Limits
+from sat_tf.inference.captions import Caption
+from sat_tf.inference.confidence import Confidence, Limits
 from training.limits import judge_captions, learn_confidence, no_confidence
 from training.metrics.calibration import fit_confidence
 

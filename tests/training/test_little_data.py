@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.fields import flat, to_dict
 from tests.training.data.own_images import write_csv, write_files

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import sat_tf
-from sat_tf.trained import published
+from sat_tf.inference import published
 from sat_tf.util.errors import RunError
 from tests.training.small_runs import meteor_hidden, train
 from training import average

@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import pytest
 
-from sat_tf import weights
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference import weights
+from sat_tf.inference.run_folder import RunFolder
 from tests.training.run.stopped_runs import (
     Killed,
     assert_same,

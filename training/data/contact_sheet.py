@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from sat_tf.images import pillow
-from sat_tf.trained.lettering import (
+from sat_tf.inference.lettering import (
     PAPER,
     Lettering,
     MissingFontError,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import sha256_of, sync
 from sat_tf.util.text_tables import counted

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.layers.decoder import Attended, AttentionOutput, RNNDecoder
 from sat_tf.layers.lstm import State, unroll
 from sat_tf.objectives.estimators import by_sample, importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
-from sat_tf.trained.captioning import TrainedCaptioner
 from training.data.batches import pad_tokens
 from training.data.examples import Split
 from training.data.image_loader import InputSource

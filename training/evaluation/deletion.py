@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from sat_tf.inference.captions import Caption
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.text.vocabulary import END, START
-from sat_tf.trained.captions import Caption
 from training.evaluation.bootstrap import Interval, interval_over_images
 from training.evaluation.pointing import over_images
 from training.evaluation.reading import Reading

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from sat_tf.config import SearchConfig
-from sat_tf.run_folder import RunFolder, read_average
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.captions import Caption
+from sat_tf.inference.run_folder import RunFolder, read_average
 from sat_tf.scores.tokens import ScoreTokens
-from sat_tf.trained.captioning import TrainedCaptioner
-from sat_tf.trained.captions import Caption
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import default_cache_dir
 from training.data.boxes import PlacedBoxes, place_boxes

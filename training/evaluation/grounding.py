@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from sat_tf.inference.captions import Caption
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.text.words import spans
-from sat_tf.trained.captions import Caption
 from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedBoxes, PlacedPhrase
 from training.data.captions import CaptionTable
 from training.data.examples import Box

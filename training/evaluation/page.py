@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.run_folder import RunFolder
-from sat_tf.trained.captions import Caption
-from sat_tf.trained.viewer import common_facts, image_entry, report_page
+from sat_tf.inference.captions import Caption
+from sat_tf.inference.run_folder import RunFolder
+from sat_tf.inference.viewer import common_facts, image_entry, report_page
 from sat_tf.util.files import write_atomically
 from training.evaluation.report import HEADLINE, SIGNATURE, number, score_rows
 
@@ -91,7 +91,7 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
 
 
 def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> dict[str, Any]:
-    """Returns the chart of accuracy against confidence; see `sat_tf.trained.viewer.report_page`.
+    """Returns the chart of accuracy against confidence; see `sat_tf.inference.viewer.report_page`.
 
     Args:
         bins: `words`, `confidence` and `accuracy` by bin, see `Reliability`.

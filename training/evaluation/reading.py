@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.text.vocabulary import UNK
-from sat_tf.trained.captioning import TrainedCaptioner
 from training.captioning import Captioning
 from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
 from training.data.captions import CaptionTable, caption_table

@@ -19,7 +19,7 @@ from sat_tf.util.text_tables import markdown_cell, markdown_table, text_table
 from training.data.examples import DataError, Example, Split, StoredImage
 
 if TYPE_CHECKING:
-    from sat_tf.trained.captions import Caption
+    from sat_tf.inference.captions import Caption
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 CAPTIONS_FILE = "captions.json"

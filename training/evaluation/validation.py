@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
 from sat_tf.scores.tokens import ScoreTokens, default_tokens, split_captions, split_lines
-from sat_tf.trained.captioning import TrainedCaptioner
 from training.captioning import Captioning
 from training.data.batches import scoring_batches
 from training.data.examples import Split, StoredImage
@@ -82,7 +82,7 @@ class Validation:
 
     def figures(self) -> dict[str, np.ndarray | str]:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
-        from sat_tf.trained.lettering import MissingFontError
+        from sat_tf.inference.lettering import MissingFontError
 
         split = self._captioning.split
         indices = readable_images(split, self._captioning.source, self._fit.figures)

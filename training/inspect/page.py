@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.config import EncoderConfig
-from sat_tf.trained.lettering import lettering_of
-from sat_tf.trained.viewer import data_url
+from sat_tf.inference.lettering import lettering_of
+from sat_tf.inference.viewer import data_url
 from sat_tf.util.commands import printable
 from sat_tf.util.files import write_atomically, write_json
 from sat_tf.util.text_tables import text_table

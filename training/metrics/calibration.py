@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sat_tf.trained.limits import Confidence, known_share, sigmoid
+from sat_tf.inference.confidence import Confidence, known_share, sigmoid
 from training.evaluation.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
 
 BINS = 15

@@ -15,7 +15,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.inference.run_folder import RunFolder, read_object
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import literal_path, sync
 from training.run.strategy import copy_from_chief, on_chief, shared

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sat_tf import config as configs
-from sat_tf.run_folder import RunFolder, read_captioner
+from sat_tf.inference.run_folder import RunFolder, read_captioner
 from sat_tf.scores.tokens import OVER_CHARACTERS, default_tokens
 from sat_tf.util.errors import invalid_value, other_version
 from sat_tf.util.fields import NonNegativeInt, check_fields, from_dict, to_dict

@@ -11,9 +11,10 @@ import keras
 import numpy as np
 
 from sat_tf.captioner import Captioner
-from sat_tf.run_folder import RunFolder, read_vocabulary
+from sat_tf.inference import load as runs
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, START, Vocabulary
-from sat_tf.trained import published, runs
 from sat_tf.util.errors import RunError, invalid_value
 from training.data.config import DataConfig
 from training.inputs import Data

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sat_tf.run_folder import RunFolder, read_average, read_config, read_object
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder, read_average, read_config, read_object
 from sat_tf.util.errors import RunError, invalid_value
 from training.run.config import RunConfig, read_run_config
 from training.run.recipes import RECIPES
@@ -72,7 +72,7 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
     if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
         expected += f"; train `--recipe {origin.name}` with the same flags first"
         raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
-    from sat_tf.trained.lite.captioner import is_export
+    from sat_tf.inference.litert_captioner import is_export
 
     try:
         found = published.locate(config.init_from)

@@ -19,7 +19,7 @@ from typing import Any
 
 import filelock
 
-from sat_tf.run_folder import RunFolder, read_average, read_object, read_vocabulary
+from sat_tf.inference.run_folder import RunFolder, read_average, read_object, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
@@ -328,7 +328,7 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
 
 def origins(names: Iterable[str]) -> dict[str, str]:
     """Returns where each name leads, to be recorded when the weights come from there."""
-    from sat_tf.trained import published
+    from sat_tf.inference import published
 
     return {name: str(published.locate(name).resolve()) for name in names}
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from sat_tf.config import weights_files
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.commands import loading
 from sat_tf.util.errors import invalid_value
 from training.data.dataset import read_data_dir

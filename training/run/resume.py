@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import weights
+from sat_tf.inference import weights
 from sat_tf.util.errors import RunError
 from sat_tf.util.text_tables import counted
 from training.run.checkpoints import Checkpoints, Progress

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf import weights
 from sat_tf.captioner import Captioner
 from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
+from sat_tf.inference import weights
+from sat_tf.inference.graphs import write_graphs
+from sat_tf.inference.litert_captioner import ENCODER
+from sat_tf.inference.litert_graph import Encoder as LiteEncoder
+from sat_tf.inference.packing import pack, unpack
 from sat_tf.layers import patch_encoders
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
-from sat_tf.packing import pack, unpack
 from sat_tf.text.vocabulary import Vocabulary
-from sat_tf.trained.lite.captioner import ENCODER
-from sat_tf.trained.lite.graphs import write_graphs
-from sat_tf.trained.lite.runtime import Encoder as LiteEncoder
 from serving.saved_model import Signature, save_signatures
 from training import standardize
 from training.run.checkpoints import Checkpoints, Progress

@@ -86,7 +86,7 @@ def test_client_and_page_load_no_tensorflow():
     code = (
         f"import sys, {modules}; from serving.client import CaptionClient; CaptionClient(); "
         "from sat_tf.images.pillow import read_upright; "
-        "from sat_tf.trained import figures; "
+        "from sat_tf.inference import figures; "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

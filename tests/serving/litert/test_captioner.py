@@ -11,7 +11,7 @@ import tensorflow as tf
 import sat_tf
 from sat_tf import captioner as captioner_module
 from sat_tf.config import SearchConfig
-from sat_tf.trained.lite.captioner import (
+from sat_tf.inference.litert_captioner import (
     ENCODER,
     FORMAT,
     GRAPHS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.trained import figures
+from sat_tf.inference import figures
 from serving.litert import load, main
 
 # Everything that the project needs and `serving.litert` does not.

@@ -11,7 +11,7 @@ import uvicorn
 from PIL import Image
 
 from sat_tf.config import SearchConfig
-from sat_tf.trained.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
+from sat_tf.inference.litert_captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import Connection
 from serving.web import app
 from serving.web.app import Page, View

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import digits
-from sat_tf.trained import published
+from sat_tf.inference import published
 from serving.address import parse_server
 from serving.web import __main__ as command
 from serving.web.__main__ import main

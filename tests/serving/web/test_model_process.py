@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf.trained import lite, runs
-from sat_tf.trained.lite import cache
-from sat_tf.trained.lite.captioner import SETTINGS
+from sat_tf.inference import cache
+from sat_tf.inference import litert_captioner as lite
+from sat_tf.inference import load as runs
+from sat_tf.inference.litert_captioner import SETTINGS
 from serving.web import model_process
 from serving.web.captioning import UploadError
 from serving.web.model_process import MOST_TRIES, ModelProcess

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.trained.viewer import hypothesis_data
+from sat_tf.inference.viewer import hypothesis_data
 from sat_tf.util.files import finite
 from serving.web.app import Page
 from serving.web.captioning import UploadError

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION
-from sat_tf.trained.lite import cache
-from sat_tf.trained.runs import load, make_graphs
+from sat_tf.inference import cache
+from sat_tf.inference.load import load, make_graphs
 from serving import export
 from serving.web import site as site_module
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)

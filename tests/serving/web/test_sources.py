@@ -2,7 +2,7 @@
 
 import pytest
 
-from sat_tf.trained import published
+from sat_tf.inference import published
 from serving.web import sources
 from tests.serving.web.page_fixtures import make_export, make_run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf.trained.captions import Caption
+from sat_tf.inference.captions import Caption
 from tests.training.small_runs import report_of
 from training import compare
 from training.data.examples import DataError, Example, Split

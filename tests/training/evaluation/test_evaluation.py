@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sat_tf
+from sat_tf.inference.captions import Caption
 from sat_tf.text.words import tokenize
-from sat_tf.trained.captions import Caption
 from training.data.boxes import place_boxes
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf.trained.captions import Caption
+from sat_tf.inference.captions import Caption
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table
 from training.data.input_source import open_input_source

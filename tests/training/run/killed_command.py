@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from sat_tf import weights
+from sat_tf.inference import weights
 from training.data import feature_store as features
 from training.evaluation import evaluation as run_evaluation
 from training.run import logs as event_files

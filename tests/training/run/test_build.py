@@ -9,10 +9,10 @@ import pytest
 
 import sat_tf
 from sat_tf.captioner import Captioner
+from sat_tf.inference import load as runs
+from sat_tf.inference.run_folder import read_config, read_vocabulary
 from sat_tf.layers import backbones
-from sat_tf.run_folder import read_config, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
-from sat_tf.trained import runs
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train

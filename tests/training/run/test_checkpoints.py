@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sat_tf.captioner import Captioner, configs
-from sat_tf.trained import runs
+from sat_tf.inference import load as runs
 from sat_tf.util.fields import from_dict
 from tests.full_disk import full_disk
 from training.run.checkpoints import VERSION, Checkpoints, Progress, last_progress

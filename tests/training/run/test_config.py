@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from sat_tf.run_folder import read_config
-from sat_tf.trained import published
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import read_config
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
 from tests.training.small_runs import check_run_dir

@@ -9,9 +9,9 @@ import pytest
 
 import sat_tf
 from sat_tf.captioner import Captioner
-from sat_tf.run_folder import RunFolder, read_config, read_vocabulary
+from sat_tf.inference import load as runs
+from sat_tf.inference.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.text.vocabulary import END, START, UNK, Vocabulary
-from sat_tf.trained import runs
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.run.test_build import model_like
 from tests.training.small_runs import read, train

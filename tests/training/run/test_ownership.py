@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sat_tf.run_folder import RunFolder, read_vocabulary
+from sat_tf.inference import load as runs
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
-from sat_tf.trained import published, runs
 from sat_tf.util import files
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import Killed, die_after, lock_holder

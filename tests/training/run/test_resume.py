@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf import weights
+from sat_tf.inference import weights
 from sat_tf.layers.encoder import Encoder
 from sat_tf.util.errors import RunError
 from tests.training.run.stopped_runs import (

@@ -1,0 +1,178 @@
+"""Weights of a model's layers: the files that runs keep, and small ones that are published.
+
+A run keeps float32 in HDF5. Published weights are rounded to 8 or 10 bits, see `packing`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import h5py
+import keras
+import numpy as np
+
+from sat_tf.compat import without_memory
+from sat_tf.util.errors import RunError
+from sat_tf.util.files import write_atomically
+
+if TYPE_CHECKING:
+    from sat_tf.train_step import TrainableModel
+
+
+Model = TypeVar("Model", bound="TrainableModel")
+
+
+class _Weights(keras.Model):
+    """The layers of a model whose weights are kept, without optimiser and running means."""
+
+    def __init__(self, layers: Mapping[str, keras.layers.Layer]) -> None:
+        super().__init__(name="weights")  # written into the file: equal weights, equal bytes
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.built = True
+
+
+class _MemoryFile(io.BytesIO):
+    """Buffers the weights: HDF5 ends the process if it meets a full disk."""
+
+    def __str__(self) -> str:
+        return "memory.weights.h5"  # Keras reads the format off the end of the name
+
+
+def _saved(model: TrainableModel) -> _MemoryFile:
+    file = _MemoryFile()
+    _Weights(model.saved_layers()).save_weights(file)
+    return file
+
+
+def save_weights(model: TrainableModel, path: Path) -> None:
+    """Writes the weights of a model's layers, whole or not at all.
+
+    Raises:
+        RunError: They cannot be written; the file that was there is unchanged.
+    """
+    try:
+        write_atomically(path, _saved(model).getvalue())
+    except OSError as error:
+        raise RunError(
+            f"The weights cannot be written to {path}: {error.strerror}. The previous ones are "
+            "still there: make room and start the same command again."
+        ) from error
+
+
+def make_fitting(make: Callable[[], Model], numbers: int, origin: Path) -> Model:
+    """Makes a model that asks for no more weights than a file has, before it takes their memory.
+
+    Args:
+        make: Makes the model.
+        numbers: Weights in its files, at most.
+        origin: File or folder of the configuration, for messages.
+
+    Raises:
+        RunError: It asks for more.
+    """
+    with without_memory():
+        layers = make().saved_layers().values()
+        wanted = sum(math.prod(v.shape) for layer in layers for v in layer.weights)
+    if wanted > numbers:
+        raise RunError(
+            f"The weights in {origin} do not fit the run's configuration: it asks for {wanted:,} "
+            f"numbers, and there are at most {numbers:,}."
+        )
+    return make()
+
+
+def load_weights(model: TrainableModel, path: Path) -> str:
+    """Reads back what `save_weights` wrote.
+
+    Returns:
+        SHA-256 (hexadecimal) of what was read: training may replace the file at any time.
+
+    Raises:
+        RunError: The file cannot be read or does not fit the model.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"Cannot read {path}: {error}") from error
+    _load(model, _MemoryFile(content), path)
+    return hashlib.sha256(content).hexdigest()
+
+
+def count_weights(paths: Sequence[Path]) -> int:
+    """Returns the number of weights in files of `training.publish`, by their headers.
+
+    Raises:
+        RunError: A file cannot be read.
+    """
+    from sat_tf.inference.packing import Packed
+
+    try:
+        found = [Packed(path.read_bytes()).shapes.values() for path in paths]
+        return sum(math.prod(shape) for shapes in found for shape in shapes)
+    except (OSError, ValueError) as error:
+        raise RunError(f"Cannot read the weights in {paths[0].parent}: {error}") from error
+
+
+def load_compact(model: TrainableModel, paths: Sequence[Path]) -> None:
+    """Gives a model the weights of `training.publish`, the arrays of all files together.
+
+    Raises:
+        RunError: A file cannot be read, or does not fit the model.
+    """
+    from sat_tf.inference.packing import unpack
+
+    file = _MemoryFile()
+    with h5py.File(file, "w") as weights:
+        for path in paths:
+            try:
+                for name, array in unpack(path.read_bytes()).items():
+                    weights[name] = array
+            except (OSError, ValueError, TypeError) as error:
+                raise RunError(f"Cannot read {path}: {error}") from error
+    _load(model, file, paths[0].parent)
+
+
+def _load(model: TrainableModel, file: _MemoryFile, origin: Path) -> None:
+    try:
+        with h5py.File(file) as arrays:
+            arrays.visititems(_check_stored)
+            arrays.visititems_links(_check_link)
+        file.seek(0)
+        _Weights(model.saved_layers()).load_weights(file)
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(
+            f"The weights in {origin} do not fit the run's configuration: {error}"
+        ) from error
+
+
+def _check_stored(name: str, entry: h5py.Group | h5py.Dataset) -> None:
+    """Refuses an array of which the file holds only a part, or none."""
+    if isinstance(entry, h5py.Dataset) and (
+        entry.external or entry.is_virtual or entry.id.get_storage_size() < entry.nbytes
+    ):
+        raise ValueError(f"{name} is not in the file")
+
+
+def _check_link(name: str, link: object) -> None:
+    """Refuses names that lead elsewhere, to another file say."""
+    if not isinstance(link, h5py.HardLink):
+        raise ValueError(f"{name} is a link")
+
+
+def weight_arrays(model: TrainableModel) -> dict[str, np.ndarray]:
+    """Returns what `save_weights` writes, by its names: `encoder/...`, `decoder/...`, say."""
+    arrays = {}
+
+    def collect(name: str, entry: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(entry, h5py.Dataset):
+            arrays[name] = np.asarray(entry, np.float32)
+
+    with h5py.File(_saved(model)) as file:
+        file.visititems(collect)
+    return arrays

@@ -1,0 +1,136 @@
+"""Published models: found by name, checked when loaded, downloaded from a Hub; those that ship."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sat_tf
+from sat_tf.inference import published
+from sat_tf.util.errors import RunError
+from tests.sat_tf.tiny_runs import PIXELS, contents
+
+NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
+SAMPLE = Path(__file__).parents[3] / "serving" / "web" / "samples" / "cat.jpg"
+
+
+@pytest.fixture(scope="module")
+def soft(run_of, loaded, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("published") / "soft"
+    published.write(folder, contents(run_of["soft"], loaded["soft"]))
+    return folder
+
+
+@pytest.fixture
+def copy(soft, tmp_path) -> Path:
+    return shutil.copytree(soft, tmp_path / "copy")
+
+
+@pytest.fixture
+def shipped(soft, monkeypatch) -> None:
+    monkeypatch.setattr(published, "SHIPPED", soft.parent)
+
+
+def test_a_published_captioner_says_what_its_run_says(soft, loaded):
+    found, expected = sat_tf.load(soft).caption(PIXELS), loaded["soft"].caption(PIXELS)
+    assert found.text == expected.text
+    assert found.score == pytest.approx(expected.score, abs=0.05)
+    assert found.alpha == pytest.approx(expected.alpha, abs=0.02)
+
+
+def test_captioners_side_by_side_share_an_encoder(run_of, loaded, tmp_path):
+    for kind in ("soft", "none"):
+        files = contents(run_of["soft"], loaded["soft"])
+        published.write(tmp_path / kind, files, share_encoder=True)
+    assert len(list(tmp_path.glob("encoder-*.npz"))) == 1
+    assert not list(tmp_path.glob("*/encoder.npz"))
+    files = published.checked_files(tmp_path / "none")
+    assert files["encoder.npz"].parent == tmp_path and len(files) == 4
+
+
+def test_one_that_ships_is_found_by_name_unless_a_folder_is(shipped, soft, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert published.names() == ["soft"] and published.locate("soft") == soft
+    assert published.output_dir("soft") == Path("captioners/soft")
+    with pytest.raises(RunError, match="of that name ships: did you mean soft"):
+        published.locate("sofd")
+    (tmp_path / "soft").mkdir()
+    assert published.locate("soft") == published.output_dir("soft") == Path("soft")
+
+
+@pytest.mark.parametrize("name", ["decoder.npz", "encoder.npz", "config.json", "vocabulary.json"])
+def test_a_file_that_was_changed_is_an_error(copy, name):
+    content = bytearray((copy / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copy / name).write_bytes(content)
+    with pytest.raises(RunError, match=f"{name} is damaged or was changed: expected the SHA-256"):
+        sat_tf.load(copy)
+
+
+def test_a_manifest_that_is_none_and_a_missing_file_are_errors(copy):
+    path = copy / published.MANIFEST
+    written = json.loads(path.read_text())
+    for text, says in (
+        ("{", "Cannot read .*captioner.json"),
+        ('{"format": 1, "files": {"../../x": "0"}}', "Cannot read .*captioner.json"),
+        (json.dumps(written | {"format": 2}), "has format 2, this version reads 1: update"),
+        (json.dumps(written), "incomplete: it has no encoder.npz"),
+    ):
+        path.write_text(text)
+        (copy / "encoder.npz").unlink(missing_ok=True)
+        with pytest.raises(RunError, match=says):
+            sat_tf.load(copy)
+
+
+def test_weights_that_do_not_fit_are_an_error(copy):
+    files = {name: (copy / name).read_bytes() for name in published.checked_files(copy)}
+    published.write(copy, files | {"decoder.npz": files["encoder.npz"]})
+    with pytest.raises(RunError, match="do not fit|Cannot read"):
+        sat_tf.load(copy)
+
+
+def test_what_the_hub_gives_has_to_be_a_model(soft, monkeypatch, tmp_path):
+    hub, asked = pytest.importorskip("huggingface_hub"), []
+
+    def download(repo: str, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append(revision)
+        if repo == "me/other":
+            raise OSError("401 Client Error:\n  Repository Not Found")
+        assert {path.name for path in soft.iterdir()} <= {*allow_patterns}
+        return str(soft if repo == "me/soft" else tmp_path)
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert published.locate("hf://me/soft") == published.locate(Path("hf://me/soft@v1")) == soft
+    assert asked == [None, "v1"]
+    with pytest.raises(RunError, match="me/other cannot be downloaded: 401 Client Error: Repos"):
+        published.locate("hf://me/other")
+    with pytest.raises(RunError, match="hf://me/plain is not a model of sat_tf"):
+        published.locate("hf://me/plain")
+
+
+def test_three_captioners_ship_with_one_encoder():
+    assert sorted(published.names()) == NAMES
+    weights = list(published.SHIPPED.rglob("*.npz"))  # with what int8 moves in the encoder
+    assert len(weights) == 5 and sum(path.stat().st_size for path in weights) < 60e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
+    folder = published.locate(name)
+    card = (folder / published.CARD).read_text("utf-8")
+    assert published.checked_files(folder)
+    assert "non-commercial research" in card and "## In int8" in card
+    taught = published.taught_by(folder)
+    assert taught["inherited"] == ["boxes", "captioners", "reward"]
+    boxed = "Attention was supervised by people's boxes" in card
+    assert ("boxes" in taught["own"]) is boxed is (name != "flickr8k_none")
+
+
+@pytest.mark.slow
+def test_a_photograph_gets_a_caption_with_maps():
+    caption = sat_tf.load("flickr8k_soft").caption(SAMPLE)
+    assert caption.text and caption.alpha.shape == (len(caption.words), 9, 9)
+    np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-3)
+    assert caption.alpha.max(axis=(1, 2)).mean() > 2 / 81  # peaked, not even
