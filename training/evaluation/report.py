@@ -194,7 +194,7 @@ def _fields(row: Any, where: str) -> tuple[str, str]:
     if not isinstance(caption, str):
         raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
     # The readers of caption files load what captioning without TensorFlow does not install.
-    from training.data.readers.caption_files.records import has_half_character
+    from training.data.readers.records import has_half_character
 
     for key, text in (("image_id", str(image_id)), ("caption", caption)):
         if has_half_character(text):

@@ -27,7 +27,7 @@ def check_there(data: DataSet, data_dir: Path | None) -> None:
         folder = Path(data_dir, data.image_dir)
         raise DataError(f"`--data.image_dir`: there is no folder {folder}.")
     if data.captions is not None:
-        from training.data.readers.find_captions import named_files
+        from training.data.readers.folder import named_files
 
         named_files(Path(data_dir), data.captions)
 
@@ -55,13 +55,10 @@ class Source:
 
             self.files = flickr.read_files(Path(data_dir), flickr.LAYOUTS[data.name], data.splits)
         if data.name == "folder":
-            from training.data.readers.folder import Folder
+            from training.data.readers.folder import read_folder
 
-            found = Folder(
-                Path(data_dir), data.captions, data.image_dir, data.columns, data.held_out
-            )
-            self.files = tuple(sorted(found.used))
-            self.split = functools.partial(found.split, limit=data.limit)
+            found = read_folder(Path(data_dir), data)
+            self.files, self.split = found.files, functools.partial(found.split, limit=data.limit)
 
 
 def _load(data: DataSet, split: str, data_dir: Path | None) -> Split:

@@ -1,8 +1,9 @@
-"""COCO captions through TensorFlow Datasets, in the splits of Karpathy and Li.
+"""COCO captions: through TensorFlow Datasets, or in the JSON files of COCO and of Karpathy.
 
-Preparation needs the network once. Afterwards, images are read by number from array records, so
-that memory holds the captions but never the images. As usual, `train` includes the rest of COCO's
-validation images (`restval`): 113,287 images, and 5,000 each in `dev` and `test`.
+With TensorFlow Datasets, preparation needs the network once. Afterwards, images are read by number
+from array records, so that memory holds the captions but never the images. As usual, `train`
+includes the rest of COCO's validation images (`restval`): 113,287 images, and 5,000 each in `dev`
+and `test`.
 
 References:
     Chen et al. (2015), "Microsoft COCO Captions", arXiv:1504.00325; Karpathy and Li (2015), "Deep
@@ -13,15 +14,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sat_tf.util.files import write_atomically
 from training.data.examples import DataError, Example, Split, StoredImage
+from training.data.readers.records import (
+    RECIPES,
+    CaptionFile,
+    Record,
+    captions_in,
+    fail,
+    finished,
+    name_in,
+    split_in,
+)
 
 BUILDER = "coco_captions/2014"
 PARTS = {"train": ("train", "restval"), "dev": ("val",), "test": ("test",)}
+REJECTED = ("is_rejected", "is_precanned")
+"""Marks of annotations that are left out, as VizWiz's rules say."""
 
 Captions = list[tuple[str, list[str]]]
 
@@ -83,8 +96,8 @@ def _records(builder: Any, part: str, decoders: dict[str, Any]) -> Sequence[Mapp
 def _captions(builder: Any, part: str, records: Sequence[Mapping[str, Any]]) -> Captions:
     """File name and captions of every record.
 
-    They are stored in the records, beside the images: the first call reads all of them, which
-    takes minutes for COCO, and writes a file for the next one.
+    They are stored in the records with the images: the first call reads all of them, which takes
+    minutes for COCO, and writes a file for the next one.
     """
     path = Path(builder.data_path) / f"captions-{part}.json"
     with contextlib.suppress(OSError, ValueError):
@@ -98,3 +111,101 @@ def _captions(builder: Any, part: str, records: Sequence[Mapping[str, Any]]) -> 
     with contextlib.suppress(OSError):  # a folder shared by many may be read-only
         write_atomically(path, json.dumps(found, ensure_ascii=False))
     return found
+
+
+# The JSON files.
+
+
+def is_coco(content: Any) -> bool:
+    """Returns whether JSON has the form of COCO's captions."""
+    kinds = isinstance(content, dict) and [content.get(key) for key in ("images", "annotations")]
+    return bool(kinds) and all(isinstance(kind, list) for kind in kinds)
+
+
+def is_karpathy(content: Any) -> bool:
+    """Returns whether JSON has the form of Karpathy's data sets."""
+    images = content.get("images") if isinstance(content, dict) else None
+    return isinstance(images, list) and all(
+        isinstance(image, dict) and "sentences" in image for image in images[:1]
+    )
+
+
+def read_coco(path: Path, content: Mapping[str, Any], name_key: str = "file_name") -> CaptionFile:
+    """Reads COCO's captions; annotations that are marked as `REJECTED` are left out.
+
+    Args:
+        path: The file.
+        content: Its JSON.
+        name_key: Key of an image's name.
+    """
+    captions: dict[Any, list[tuple[tuple[str, ...], int]]] = {}
+    for index, image in enumerate(content["images"]):
+        number = _value(path, f"images[{index}]", image, "id")
+        if number in captions:
+            fail(path, f"images[{index}]", f"a second image with the id {number!r}")
+        captions[number] = []
+    rejected = 0
+    for index, annotation in enumerate(content["annotations"]):
+        place = f"annotations[{index}]"
+        number = _value(path, place, annotation, "image_id")
+        if number not in captions:
+            fail(path, place, f"no image has the id {number!r}")
+        if annotation.get("bbox"):
+            way = f"captions of whole images are read ({RECIPES})"
+            fail(path, place, f"it has a 'bbox', so its text may be of a part of the image; {way}")
+        if any(annotation.get(mark) for mark in REJECTED):
+            rejected += 1
+            continue
+        captions[number].append(
+            captions_in(_value(path, place, annotation, "caption"), path, place)
+        )
+    records = []
+    for index, image in enumerate(content["images"]):
+        place = f"images[{index}]"
+        name = name_in(_value(path, place, image, name_key, "image"), path, place)
+        found = captions[image["id"]]
+        texts = tuple(text for of, _ in found for text in of)
+        split, group = split_in(image.get("split"), path, place), image.get("group")
+        group = None if group is None else str(group)
+        blank = sum(missing for _, missing in found)
+        records.append(Record(name, texts, place, split, group, blank, str(image["id"])))
+    told = f"{path.name}: {rejected} captions marked {' or '.join(REJECTED)} are left out."
+    return finished(path, records, [told] if rejected else [])
+
+
+def read_karpathy(path: Path, content: Mapping[str, Any]) -> CaptionFile:
+    """Reads Karpathy's splits and captions."""
+    return finished(path, _of_karpathy(path, content["images"]))
+
+
+def _of_karpathy(path: Path, images: Sequence[Any]) -> Iterator[Record]:
+    for index, image in enumerate(images):
+        place = f"images[{index}]"
+        name = name_in(_value(path, place, image, "filename"), path, place)
+        if folder := image.get("filepath"):
+            name = f"{folder}/{name}"
+        sentences = _value(path, place, image, "sentences")
+        if not isinstance(sentences, list):
+            fail(path, place, f"expected 'sentences', a list, got {sentences!r:.60}")
+        texts, blank = [], 0
+        for number, sentence in enumerate(sentences):
+            where = f"{place}.sentences[{number}]"
+            found, missing = captions_in(_value(path, where, sentence, "raw"), path, where)
+            texts += found
+            blank += missing
+        number = image.get("cocoid", image.get("imgid"))
+        identifier = None if number is None else str(number)
+        split = split_in(image.get("split"), path, place)
+        yield Record(name, tuple(texts), place, split, None, blank, identifier)
+
+
+def _value(path: Path, place: str, holder: Any, key: str, role: str = "") -> Any:
+    """Reads `holder[key]`; the error names the keys that are there."""
+    if not isinstance(holder, dict):
+        fail(path, place, f"expected an object with {key!r}, got {holder!r:.60}")
+    if key not in holder:
+        texts = [name for name, value in holder.items() if isinstance(value, str)]
+        way = f"; add `--data.columns {role}={texts[0]}`" if role and texts else f"; see {RECIPES}"
+        found = ", ".join(map(repr, holder))
+        fail(path, place, f"expected {key!r}, found {found:.120}{way}")
+    return holder[key]

@@ -20,6 +20,7 @@ References:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -34,7 +35,17 @@ from training.data.examples import (
     Split,
     usable_split,
 )
-from training.data.readers.text_files import in_order, lines, read_token_lines
+from training.data.readers import coco
+from training.data.readers.records import (
+    CaptionFile,
+    Record,
+    captions_in,
+    fail,
+    finished,
+    lines,
+    parse_json,
+    read_text,
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +82,8 @@ FLICKR30K = Layout(
 )
 LAYOUTS = {"flickr8k": FLICKR8K, "flickr30k": FLICKR30K}
 
-_SHOWN = 10  # names in an error
+_SHOWN, _START = 10, 2**16  # names in an error; bytes that hold the first line
+_TOKEN = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+)(?:[ ]*\t(?P<caption>.*)|\s*)")
 
 
 def load(
@@ -100,17 +112,14 @@ def load(
     if splits == "official":
         names, listed = _read_list(split, data_dir, layout)
     else:
-        from training.data.readers.caption_files import read_caption_file
-
         path = data_dir / layout.karpathy_file
-        records = read_caption_file(path).records
+        records = coco.read_karpathy(path, parse_json(read_text(path), path)).records
         captions = {r.image: r.captions for r in records if r.split == split}
         names, listed = list(captions), f"the {split} split of {path}"
         if not names:
             raise DataError(f"{path} names no image of the {split} split.")
     if splits == "official" or caption_file.is_file():
-        found = read_token_lines(caption_file)
-        captions = {name: in_order(numbered) for name, (_, numbered) in found.items()}
+        captions = {r.image: r.captions for r in read_tokens(caption_file).records}
     else:
         caption_file = path
     # One listing instead of thousands of look-ups; a name that contains a path is never found.
@@ -178,3 +187,38 @@ def _read_list(split: str, data_dir: Path, layout: Layout) -> tuple[list[str], s
     if not names:
         raise DataError(f"{path} is empty: expected the name of an image on each line.")
     return names, str(path)
+
+
+def has_token_lines(path: Path) -> bool:
+    """Returns whether a file begins with a line NAME#K<TAB>caption."""
+    with path.open("rb") as file:
+        start = file.read(_START).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "ignore").lstrip()
+    return bool(_TOKEN.fullmatch(re.split(r"[\r\n]", start, maxsplit=1)[0]))
+
+
+def read_tokens(path: Path) -> CaptionFile:
+    """Reads a file of lines NAME.jpg#K<TAB>caption; the captions of an image are in the order of K.
+
+    Raises:
+        DataError: A line has another form, or a number has two captions; the message names it.
+    """
+    found: dict[str, tuple[int, dict[int, str]]] = {}
+    before = 0
+    for number, line in lines(path):
+        match = _TOKEN.fullmatch(line)
+        if match is None:
+            end = f"; is it the end of line {before}? Then join the two" if before else ""
+            fail(path, f"line {number}", f"expected NAME.jpg#K<TAB>caption, got {line[:80]!r}{end}")
+        before = number
+        name, key = match["name"].strip(), int(match["number"])
+        caption = (match["caption"] or "").replace("\t", " ").strip()
+        _, captions = found.setdefault(name, (number, {}))
+        if captions.setdefault(key, caption) != caption:
+            fail(path, f"line {number}", f"a second, different caption {name}#{key}")
+    records = []
+    for name, (number, captions) in found.items():
+        place = f"line {number}"
+        texts = [captions_in(text, path, place) for _, text in sorted(captions.items())]
+        of = tuple(text for one, _ in texts for text in one)
+        records.append(Record(name, of, place, blank=sum(missing for _, missing in texts)))
+    return finished(path, records)

@@ -1,24 +1,24 @@
-"""Your own data set: a folder of images and a caption file, in any language.
+"""Your own data set: a folder of images with captions, in any language.
 
-The caption file has any of the forms of `caption_files`, and there may be one per split. It names
-the images relative to the folder, to `--data.image_dir`, or to its own folder. If neither it nor
-its name tells the splits, a hash of each image's name, or of its group's, decides.
+Read in four steps, each a function: `find_files` (files), `read_captions` (records), `gather`
+(images), `divide` (splits). What is read is in `records.FORMS`; a caption file may name the splits,
+there may be one file per split, or lists of images as Flickr8k has them; otherwise a hash of each
+image's name, or of its group's, decides.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import posixpath
-import unicodedata
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
+from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import as_utf8
 from sat_tf.util.text_tables import counted
-from training.data.config import parse_places
+from training.data.config import DataSet, parse_columns, parse_places
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -27,391 +27,546 @@ from training.data.examples import (
     Example,
     Split,
     StoredImage,
-    canonical_name,
     usable_split,
 )
-from training.data.readers.account import inside_of, unread_files, unread_images
-from training.data.readers.caption_files import read_caption_file
-from training.data.readers.caption_files.records import CaptionFile, Record, name_of_several
-from training.data.readers.find_captions import MANY, find_caption_files, folders_in
-from training.data.readers.image_folder import ImageFolder
-from training.data.readers.splits import choose_places, hashed_split, listed_splits, split_in
+from training.data.readers import coco, flickr, pairs, tables
+from training.data.readers.images import ImageFolder, is_image
+from training.data.readers.records import (
+    FORMS,
+    RECIPES,
+    CaptionFile,
+    OtherFormError,
+    Record,
+    other_form,
+    parse_json,
+    read_text,
+)
+from training.data.readers.splits import choose_places, hashed_split, listed_splits, split_in_path
+
+RESULTS = (
+    ("config.json", "vocabulary.json"),
+    ("report.json", "report.md"),
+    ("inspect.json", "index.html"),
+)
+"""Files of runs, evaluations and inspections: their folders hold no captions to learn from."""
+
+_TABLES = {".csv": tables.read_csv, ".tsv": tables.read_csv, ".parquet": tables.read_parquet}
+_TABLES |= dict.fromkeys((".jsonl", ".ndjson"), tables.read_json_lines)
+SUFFIXES = (*_TABLES, ".json", ".tar", ".token")
+_TEXTS = (".txt",)  # a caption file only if its name says so, or its first line
+_ABOUT = ("readme", "license", "licence", "thumbs.db", "desktop.ini")
+_NAMED, _TRIED, _DEEP = 4, 8, 2  # names in a note; caption files to read; levels of folders
+
+Found = list[tuple[Path, str | None]]
+"""Caption files, each with the split that its name gives to all of its images."""
 
 
 @dataclass
-class _Entry:
-    """The records of one image, merged."""
+class Image:
+    """An image of the folder, with the records of all caption files.
 
+    Attributes:
+        name: Its name in the data set.
+        image: The image; None if there is no file.
+        split: Its split, once that is decided.
+        group: What it must share a split with.
+        captions: Its captions.
+        blank: Number of missing captions.
+        identifier: Its number in a caption file.
+        place: Where it is named first, for messages.
+        near: A file that differs from a missing one in capitals.
+    """
+
+    name: str
+    image: Path | StoredImage | None
     split: str | None
-    group: str | None = None
+    group: str | None
     captions: list[str] = field(default_factory=list)
     blank: int = 0
     identifier: str | None = None
-    stored: StoredImage | None = None
-    file: str = ""  # name of its caption file
+    place: str = ""
+    near: str | None = None
+
+    @property
+    def lacks(self) -> str:
+        """Reason for which it cannot be used; empty if it can be."""
+        if self.image is None:
+            near = f"; there is {self.near}" if self.near else ""
+            return f"{NO_FILE}{near} (named in {self.place})"
+        return "" if self.captions else f"{NO_CAPTIONS} (named in {self.place})"
 
 
+@dataclass(frozen=True)
 class Folder:
-    """A folder whose caption files were read.
-
-    Args:
-        data_dir: The folder.
-        captions: Path of the caption file within the folder, or several with commas or `*`; None
-            if there is only one, or one per split.
-        image_dir: Folder that the names of images start from, relative to `data_dir`; None for
-            `data_dir` itself.
-        columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
-            to find them by name and content.
-        held_out: Places below which names are in dev and in test, `0.1,0.2`, see `hashed_split`;
-            None chooses them by `choose_places`.
+    """A folder that was read.
 
     Attributes:
-        used: The caption files and lists that were read.
-
-    Raises:
-        ValueError: `captions` names no file of the folder.
-        DataError: There is not exactly one caption file; it does not parse; or a name leaves the
-            folder.
+        images: All images that caption files name, by name, each with its split.
+        files: The caption files and lists that were read.
+        listed: The caption files, for messages.
+        places: Places of the hash that divide the images; None if their splits are given.
+        uncaptioned: Names of image files that no caption file names.
+        notes: Sentences on how the folder was read.
     """
 
-    def __init__(
-        self,
-        data_dir: Path,
-        captions: str | None = None,
-        image_dir: str | None = None,
-        columns: str | None = None,
-        held_out: str | None = None,
-    ) -> None:
-        data_dir = Path(data_dir)
-        self._data_dir, self._image_dir = data_dir, image_dir
-        self._images = images = ImageFolder(data_dir / (image_dir or ""))
-        self._entries: dict[str, _Entry] = {}
-        self._notes: list[str] = []
-        entries, notes, reasons, divided = self._entries, self._notes, {}, held_out is not None
-        options = {"columns": columns, "images": images, "divided": divided}
-        read = functools.cache(functools.partial(read_caption_file, **options))
-        paths = find_caption_files(data_dir, captions, images, read, reasons)
-        self._files = _read_all(paths, read, data_dir, images, captions)
-        notes += [note for file in self._files for note in file.notes]
-        for file, (_, of_file) in zip(
-            _told_apart(self._files, data_dir, notes), paths, strict=True
-        ):
-            notes += _gather(file, None if divided else of_file, images, entries)
-        self._listed = _listed(self._files)
-        self.used = {path for file in self._files for path in file.used}
-        names = [name for name, entry in entries.items() if entry.stored is None]
-        self._nearly = images.find_nearly(names)
-        named = {*entries, *self._nearly.values()}
-        there = {*images.all_names}
-        given = any(entry.split for entry in entries.values())
-        if not given and not divided:
-            lists = _take_lists(data_dir, self._files, entries, notes, reasons)
-            self.used.update(lists)
-            given = bool(lists) or _take_folders(there, self._nearly, entries, notes)
-        if given:
-            _check_groups(self._listed, entries)
-            self._places = None
-        else:
-            self._places = _divide(entries, there | self._nearly.keys(), held_out, notes)
-        self._uncaptioned = tuple(name for name in images.all_names if name not in named)
-        self._left = [
-            *unread_images(self._uncaptioned),
-            *unread_files(data_dir, self.used, reasons),
-        ]
+    images: Mapping[str, Image]
+    files: tuple[Path, ...]
+    listed: str
+    places: tuple[float, ...] | None
+    uncaptioned: tuple[str, ...]
+    notes: tuple[str, ...]
 
-    def split(self, split: str, limit: int | None = None) -> Split:
-        """Returns a split in the order of the files, each image once.
-
-        Images without a file or without a caption are skipped; no image is opened. An image's id is
-        its name with forward slashes, in Unicode's NFC form.
+    def split(self, name: str, limit: int | None = None) -> Split:
+        """Returns a split in the order of the files; images that cannot be used are skipped.
 
         Args:
-            split: "train", "dev" or "test".
+            name: "train", "dev" or "test".
             limit: Take only so many examples.
 
         Raises:
             DataError: No image of the split can be used.
         """
-        entries, notes, listed = self._entries, self._notes, self._listed
-        chosen = {name: entry for name, entry in entries.items() if entry.split == split}
+        chosen = [image for image in self.images.values() if image.split == name]
         if not chosen:
-            found = f"{listed} names no image of the {split} split: of its {len(entries)} images"
-            if self._places is None:
-                told = f"Give some of the images the split {split}, or let names divide all of "
-                told += "them: `--data.held-out 0.1,0.2`."
-            elif any(entry.group for entry in entries.values()):
-                told = "Groups are kept together: add images of other groups, or leave the groups "
-                told += "out."
-            else:
-                told = "Add images."
-            raise DataError(" ".join([f"{found} it has {_sizes(entries)}. {told}", *notes]))
-        examples, skipped, blank = [], [], 0
-        for name, entry in chosen.items():
+            raise self._without(name)
+        examples, skipped, blank, numbers = [], [], 0, {}
+        for image in chosen:
             if len(examples) == limit:
                 break
-            blank += entry.blank
-            image = entry.stored or self._images.find(self._nearly.get(name, name))
-            if image is not None and entry.captions:
-                known = {"group": entry.group, "identifier": entry.identifier}
-                examples.append(Example(name, image, tuple(entry.captions), **known))
-            elif image is not None:
-                skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
-            else:
-                near = self._images.near_match(name)
-                lost = f"{NO_FILE} in {self._image_dir or 'the data folder'}"
-                skipped.append((name, f"{lost}; {near}" if near else lost))
-        for name, near in islice(self._nearly.items(), 1):
-            found = f"{len(self._nearly)} images were found by the only file of nearly their name"
-            notes = [*notes, f"{found}, such as {name} by {near}."]
-        details = {
-            "blank_captions": blank,
-            "uncaptioned": self._uncaptioned,
-            "notes": tuple(dict.fromkeys([*notes, *self._left])),
-            "skipped_identifiers": {
-                chosen[name].identifier: name for name, _ in skipped if chosen[name].identifier
-            },
-            "held_out": None if self._places is None else ",".join(map(str, self._places)),
-        }
+            blank += image.blank
+            if not image.lacks:
+                known = {"group": image.group, "identifier": image.identifier}
+                examples.append(Example(image.name, image.image, tuple(image.captions), **known))
+                continue
+            skipped.append((image.name, image.lacks))
+            if image.identifier:
+                numbers[image.identifier] = image.name
+        places = None if self.places is None else ",".join(map(str, self.places))
+        details = {"blank_captions": blank, "uncaptioned": self.uncaptioned, "notes": self.notes}
+        details |= {"skipped_identifiers": numbers, "held_out": places}
         try:
-            return usable_split(
-                split, examples, skipped, f"the {split} split of {listed}", **details
+            return usable_split(name, examples, skipped, f"the {name} split", **details)
+        except DataError as error:
+            way = "If another column has the names of the files, add `--data.columns image=NAME`."
+            way = way if all(reason.startswith(NO_FILE) for _, reason in skipped) else ""
+            raise DataError(" ".join(filter(None, [str(error), way, *self.notes]))) from error
+
+    def _without(self, name: str) -> DataError:
+        sizes = _sizes(self.images.values())
+        if self.places is None:
+            way = f"Give some images the split {name}, or divide all: `--data.held-out 0.1,0.2`."
+        elif any(image.group for image in self.images.values()):
+            way = "Groups are kept together: add images of other groups, or leave the groups out."
+        else:
+            way = "Add images."
+        told = f"{self.listed} names no image of the {name} split: of its {len(self.images)} images"
+        return DataError(" ".join([f"{told} it has {sizes}. {way}", *self.notes]))
+
+
+def read_folder(data_dir: Path, data: DataSet) -> Folder:
+    """Reads a folder: its caption files, the images that they name, and their splits.
+
+    Raises:
+        ValueError: `data.captions` names no file of the folder.
+        DataError: There is no caption file, or several that could be it; one cannot be read; a
+            name is that of several images; or splits contradict each other.
+    """
+    data_dir = Path(data_dir)
+    images = ImageFolder(data_dir / (data.image_dir or ""))
+    columns = parse_columns(data.columns)
+    if data.held_out is not None:
+        columns = {**columns, "split": ()}  # not read
+    read = functools.cache(lambda path: read_captions(path, columns, images))
+    found, reasons = find_files(data_dir, data.captions, images, read)
+    files = [read(path) for path, _ in found]
+    notes = [note for file in files for note in file.notes]
+    gathered, more = gather(files, [split for _, split in found], images, data.held_out is None)
+    used = {path for file in files for path in file.used}
+    listed = str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
+    places, lists, told = divide(gathered, data_dir, files, data.held_out, listed)
+    named = {image.image for image in gathered.values()}
+    rest = tuple(name for name in images.names if images.path_of(name) not in named)
+    notes += [*more, *told]
+    if rest:
+        what = f"{counted(len(rest), 'image')} of the folder in no caption file"
+        notes.append(f"Not read: {what}, such as {rest[0]}.")
+    unread = unread_files(data_dir, {*used, *lists})
+    notes += _named_files(unread, reasons)
+    return Folder(gathered, (*sorted(used), *lists), listed, places, rest, tuple(notes))
+
+
+# Files.
+
+
+def find_files(
+    data_dir: Path, named: str | None, images: ImageFolder, read
+) -> tuple[Found, dict[Path, str]]:
+    """Finds the caption files: those that are named, the only one, or one per split.
+
+    Args:
+        data_dir: The folder.
+        named: `--data.captions`.
+        images: The images.
+        read: Reads a caption file; results are kept.
+
+    Returns:
+        The files, each with the split that its name gives; and why others are not read.
+
+    Raises:
+        ValueError: `named` is no file.
+        DataError: There is none, or it is unclear which.
+    """
+    if named is not None:
+        chosen = named_files(data_dir, named)
+        return [
+            (path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen
+        ], {}
+    reasons: dict[Path, str] = {}
+    for files in _levels(data_dir):
+        captions = [file for file in files if "caption" in file.stem.lower()]
+        if several := _one_per_split(files, data_dir) or _one_per_split(captions, data_dir):
+            return several, reasons
+        fitting = []
+        for file in files if len(files) <= _TRIED else captions[:_TRIED]:
+            try:
+                read(file)
+                fitting.append(file)
+            except OtherFormError as error:
+                reasons[file] = str(error)
+        if len(fitting) == 1:
+            return [(fitting[0], None)], reasons
+        if fitting:
+            there = ",".join(str(file.relative_to(data_dir)) for file in fitting)
+            raise DataError(
+                f"{data_dir}: expected one caption file, or one per split, found "
+                f"{', '.join(there.split(','))}. Name one with `--data.captions "
+                f"{there.split(',')[0]}`, or all that belong together: `--data.captions {there}`."
             )
-        except DataError as error:
-            from training.data.readers.caption_files import advice
-
-            reasons = [reason for _, reason in skipped]
-            told = advice.without_images(self._data_dir, self._images.all_names, reasons)
-            raise DataError(" ".join([f"{error}{told}", *details["notes"]])) from error
-
-
-def _read_all(
-    paths: Sequence[tuple[Path, str | None]],
-    read: Callable[[Path], CaptionFile],
-    data_dir: Path,
-    images: ImageFolder,
-    named: str | None,
-) -> list[CaptionFile]:
-    """Reads caption files; the error of one says how to do without it."""
-    files = []
-    for path, _ in paths:
-        try:
-            files.append(read(path))
-        except DataError as error:
-            from training.data.readers.caption_files import advice
-
-            others = [other for other, _ in paths if other != path]
-            told = advice.reading_without(path, others, data_dir, images.root, named)
-            raise DataError(f"{error}{told}") from error
-    return files
-
-
-def _take_lists(
-    data_dir: Path,
-    files: Sequence[CaptionFile],
-    entries: dict[str, _Entry],
-    notes: list[str],
-    reasons: dict[Path, str],
-) -> Iterable[Path]:
-    """Gives images the splits of lists, and returns the lists.
-
-    Images in none of the lists are removed; `reasons` gets why lists are not used.
-    """
-    read = [file.path for file in files]
-    inner = folders_in(data_dir)
-    deeper = islice((one for folder in inner for one in folders_in(folder)), MANY)
-    folders = dict.fromkeys((data_dir, *(path.parent for path in read), *inner, *deeper))
-    splits, lists, rejected = listed_splits(islice(folders, MANY), entries, read)
-    reasons |= rejected
-    if not splits:
-        return ()
-    rest = [name for name in entries if name not in splits]
-    for name in rest:
-        del entries[name]
-    for name, entry in entries.items():
-        entry.split = splits[name]
-    named = ", ".join(inside_of(data_dir, file) for file in lists)
-    left = f"; {len(rest)} images in none of them are left out" if rest else ""
-    if unknown := sum(lists.values()):
-        left += f"; {unknown} of their entries name no image with captions"
-    otherwise = "`--data.held-out 0.1,0.2` divides by names instead"
-    notes.append(f"The splits are those of {named}{left}; {otherwise}.")
-    return lists
-
-
-def _take_folders(
-    files: set[str], nearly: Mapping[str, str], entries: Mapping[str, _Entry], notes: list[str]
-) -> bool:
-    """Gives images the splits that their folders name, if all do, with train and dev among them.
-
-    `nearly` has the names of `files` that entries mean, where those differ from their own.
-    """
-    names = {name: nearly.get(name, name) for name in entries}
-    here = [name for name, entry in entries.items() if entry.stored or names[name] in files]
-    splits = {name: split_in(PurePosixPath(names[name]).parts[:-1]) for name in here}
-    there = [split for split in SPLITS if split in splits.values()]
-    if None in splits.values() or len(there) < 2:
-        return False
-    if "train" not in there or "dev" not in there:
-        notes.append(
-            f"The images' folders name only {' and '.join(there)}: names divide the images instead."
+    if pairs.texts_of(images):
+        return [(images.root, None)], reasons
+    left = _named_files(unread_files(data_dir, reasons if len(reasons) == 1 else ()), {})
+    if len(reasons) == 1:
+        found, way, end = next(iter(reasons.values())).partition(" For other forms")
+        raise OtherFormError(" ".join([found, *left]) + way + end)
+    raise DataError(
+        " ".join(
+            [
+                f"{data_dir}: found no captions; expected {FORMS}.",
+                *left,
+                f"For other forms, see {RECIPES}.",
+            ]
         )
-        return False
-    for name, entry in entries.items():
-        entry.split = splits.get(name, "train")
-    notes.append(
-        f"The splits are those of the images' folders: of {len(entries)} images, {_sizes(entries)}."
     )
-    return True
 
 
-def _told_apart(
-    files: Sequence[CaptionFile], data_dir: Path, notes: list[str]
-) -> Sequence[CaptionFile]:
-    """Puts the name of its file before each stored image, if images of several share a name."""
-    name = name_of_several(record for file in files for record in file.records)
-    if name is None:
-        return files
-    notes.append(
-        f"Several files have an image {name}: the name of its file stands before each image's."
-    )
-    apart = []
-    for file in files:
-        place = Path(inside_of(data_dir, file.path, quoted=False)).with_suffix("").as_posix()
-        records = [
-            record
-            if record.stored is None
-            else dataclasses.replace(record, image=f"{place}/{record.image}")
-            for record in file.records
-        ]
-        apart.append(dataclasses.replace(file, records=tuple(records)))
-    return apart
+def named_files(data_dir: Path, named: str) -> list[Path]:
+    """The files that the user names, with commas between or `*` in them.
 
-
-def _listed(files: Sequence[CaptionFile]) -> str:
-    return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
-
-
-def _gather(
-    file: CaptionFile, of_file: str | None, images: ImageFolder, entries: dict[str, _Entry]
-) -> list[str]:
-    """Adds the entry of every image, in the order of the file; returns notes."""
-    path, records = file.path, file.records
-    named = any(record.split for record in records)
-    beside, names, absolute, several = _folder_of(path, images), {}, {}, 0
-    for record in records:
-        if named and record.split is None:
-            raise DataError(
-                f"{path}, {record.place}: {record.image!r} has no split, but other images have "
-                "one; give every image its split, or none."
-            )
-        split = record.split or of_file
-        name = names.get(record.image)
-        if name is None:
-            name = _inside(path, record, images)
-            if name in absolute.values():
-                raise _outside(path, record)
-            if name != canonical_name(record.image):
-                absolute[record.image] = name
-            if beside and record.stored is None:
-                name = images.below(beside, name) or name
-            names[record.image] = name
-        entry = entries.setdefault(name, _Entry(split, record.group, file=path.name))
-        if entry.split != split:
-            raise DataError(
-                f"{path}, {record.place}: {record.image!r} is in the {split} split here "
-                f"and in {entry.split} before."
-            )
-        if record.group != entry.group:
-            raise DataError(
-                f"{path}, {record.place}: {record.image!r} is in the group {record.group!r} here "
-                f"and in {entry.group!r} before; give each image one group."
-            )
-        entry.captions += record.captions
-        entry.blank += record.blank
-        several += (entry.identifier or record.identifier) != record.identifier
-        entry.identifier = entry.identifier or record.identifier
-        entry.stored = entry.stored or record.stored
-    notes = []
-    if several:
-        what = "entries have the name of an image before them with another id"
-        notes.append(f"{path.name}: {several} {what}; their captions are put together.")
-    for first, found in islice(absolute.items(), 1):
-        taken = f"{len(absolute)} paths are taken by their ends"
-        notes.append(f"{path.name}: {taken}: {first} is {found}.")
-    return notes
-
-
-def _folder_of(path: Path, images: ImageFolder) -> str:
-    """The folder of a caption file, below that of the images; empty if it is that or elsewhere."""
-    folder = path if path.is_dir() else path.parent
-    try:
-        inner = folder.resolve().relative_to(images.root.resolve()).as_posix()
-    except ValueError:
-        return ""
-    return "" if inner == "." else unicodedata.normalize("NFC", inner)
-
-
-def _inside(path: Path, record: Record, images: ImageFolder) -> str:
-    """The image's name in NFC with forward slashes, which must not leave the folder.
-
-    An absolute path, such as one of another machine, is that of the image that its end means.
+    Raises:
+        ValueError: There is no such file.
     """
-    name = canonical_name(record.image)
-    # On Windows a drive makes a path absolute.
-    anchored = name[:1] == "/" or (name[1:2] == ":" and PureWindowsPath(name).drive)
-    found = images.inside(name) if anchored else name
-    if name.startswith("../"):  # from the caption file's own folder
-        within = posixpath.normpath(posixpath.join(_folder_of(path, images), name))
-        found = within if images.find(within) else images.inside(f"/{name}")
-    if found is None or found in (".", "..") or found.startswith("../"):
-        raise _outside(path, record)
+    if (data_dir / named).exists():
+        return [data_dir / named]
+    found = []
+    for part in filter(None, map(str.strip, named.split(","))):
+        files = sorted(data_dir.glob(part)) if "*" in part else [data_dir / part]
+        if not files or not all(file.is_file() for file in files):
+            found = []
+            break
+        found += files
+    if not found:
+        there = ", ".join(file.name for file in next(_levels(data_dir), [])) or "none"
+        expected = f"a file in {data_dir}, which has {there}"
+        raise invalid_value("--data.captions", expected, repr(named))
     return found
 
 
-def _outside(path: Path, record: Record) -> DataError:
-    return DataError(
-        f"{path}, {record.place}: expected the path of an image relative to its folder and "
-        f"inside it, got {record.image!r}; {PureWindowsPath(record.image).name!r} alone is enough "
-        "if it is the only image of that name."
+def _levels(data_dir: Path) -> Iterator[list[Path]]:
+    """Yields the files that may hold captions in the folder, then those one level deeper."""
+    folders = [data_dir]
+    for _ in range(_DEEP + 1):
+        there = [_entries(folder) for folder in folders]
+        if files := [file for files, _ in there for file in files if _may_be_captions(file)]:
+            yield files
+        folders = [folder for _, inner in there for folder in inner]
+
+
+def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The regular files and the folders in a folder, sorted; without hidden ones and results."""
+    with os.scandir(folder) as entries:
+        found = sorted((e for e in entries if e.name[0] != "."), key=lambda entry: entry.name)
+        files = [folder / e.name for e in found if e.is_file() and not is_image(e.name)]
+        inner = [folder / e.name for e in found if e.is_dir()]
+    return files, [one for one in inner if not has_results(one)]
+
+
+def has_results(folder: Path) -> bool:
+    """Returns whether a folder is that of a run, an evaluation or an inspection."""
+    return any(all((folder / name).is_file() for name in names) for names in RESULTS)
+
+
+def _may_be_captions(file: Path) -> bool:
+    name, suffix = file.name.lower(), file.suffix.lower()
+    if suffix in _TEXTS:
+        return any(word in name for word in ("caption", ".token", "results"))
+    images = (file.with_suffix(end) for end in (".jpg", ".png", ".jpeg"))
+    of_image = suffix == ".json" and (is_image(file.stem) or any(map(Path.exists, images)))
+    return suffix in SUFFIXES and not of_image and ".lemma" not in name
+
+
+def _split_of(file: Path, data_dir: Path) -> str | None:
+    inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
+    return split_in_path(inside.parts)
+
+
+def _one_per_split(files: Sequence[Path], data_dir: Path) -> Found:
+    """The files of one kind that are one data set, of splits or shards; none if it is unclear."""
+    splits = [_split_of(file, data_dir) for file in files]
+    if len(files) < 2 or len({file.suffix for file in files}) > 1:
+        return []
+    shards = files[0].suffix in (".tar", ".parquet")
+    alone = len(set(splits)) == len(splits)  # else two files are of one split
+    if (all(splits) and (alone or shards)) or (shards and not any(splits)):
+        return list(zip(files, splits, strict=True))
+    return []
+
+
+def unread_files(data_dir: Path, used: Collection[Path]) -> list[str]:
+    """Returns the names of all files but images, those in use, and those about the folder."""
+    known, root, found = set(map(os.path.abspath, used)), os.path.abspath(data_dir), []
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(
+            name for name in folders if name[0] != "." and not has_results(Path(folder, name))
+        )
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            about = name.startswith(".") or name.lower().startswith(_ABOUT) or is_image(name)
+            if not about and path not in known:
+                found.append(as_utf8(os.path.relpath(path, root)))
+    return found
+
+
+def _named_files(unread: Sequence[str], reasons: Mapping[Path, str]) -> list[str]:
+    """Sentences on files that are not read: a few names, or the number of each kind."""
+    if not unread:
+        return []
+    kinds = Counter(os.path.splitext(name)[1].lower() for name in unread)
+    named = [
+        ", ".join(of) if len(of) <= _NAMED else f"{len(of)} files *{kind} such as {of[0]}"
+        for kind in kinds
+        for of in [[name for name in unread if os.path.splitext(name)[1].lower() == kind]]
+    ]
+    return [f"Not read: {', '.join(named)}.", *(f"Not read: {why}" for why in reasons.values())]
+
+
+# Records.
+
+
+def read_captions(path: Path, columns: tables.Columns, images: ImageFolder) -> CaptionFile:
+    """Reads a caption file in its form, or the pairs of a folder.
+
+    Raises:
+        OtherFormError: It is in none, or does not tell which of its texts are the captions.
+        DataError: It cannot be read.
+    """
+    if path.is_dir():
+        return pairs.read_pairs(images if path == images.root else ImageFolder(path))
+    suffix = path.suffix.lower()
+    if suffix == ".tar":
+        return pairs.read_tar(path)
+    if suffix == ".json":
+        return _read_json(path, columns, images)
+    if suffix in (".jsonl", ".ndjson", ".parquet"):
+        return _TABLES[suffix](path, columns, images.stems)
+    if suffix not in (*_TABLES, *_TEXTS, ".token"):
+        raise other_form(path, f"a file *{suffix}")
+    if flickr.has_token_lines(path):
+        return flickr.read_tokens(path)
+    return tables.read_csv(path, columns, images.stems)
+
+
+def _read_json(path: Path, columns: tables.Columns, images: ImageFolder) -> CaptionFile:
+    content = parse_json(read_text(path), path)
+    if coco.is_coco(content):
+        return coco.read_coco(path, content, *columns.get("image", ())[:1])
+    if coco.is_karpathy(content):
+        return coco.read_karpathy(path, content)
+    if isinstance(content, list):
+        entries = [(f"[{index}]", entry) for index, entry in enumerate(content)]
+        return tables.read_entries(path, entries, columns, images.stems)
+    keys = ", ".join(map(repr, list(content)[:3])) if isinstance(content, dict) else repr(content)
+    raise other_form(path, f"an object with the keys {keys:.120}")
+
+
+# Images.
+
+
+def gather(
+    files: Sequence[CaptionFile],
+    splits: Sequence[str | None],
+    images: ImageFolder,
+    with_splits: bool = True,
+) -> tuple[dict[str, Image], list[str]]:
+    """Merges the records of each image, and finds its file.
+
+    Args:
+        files: The caption files.
+        splits: The split that each file's name gives, if any.
+        images: The images.
+        with_splits: Whether splits are read.
+
+    Returns:
+        Name -> image, in the order of the files; and notes.
+
+    Raises:
+        DataError: A name is that of several files, two names are of one file, or records of an
+            image name two splits or two groups.
+    """
+    found: dict[str, Image] = {}
+    owner: dict[str, str] = {}  # file -> name of its image
+    nearly: dict[str, str] = {}
+    for file, of_file in zip(files, splits, strict=True):
+        beside, known = _folder_below(file.path, images.root), {}
+        some = with_splits and any(record.split for record in file.records)
+        for record in file.records:
+            where = f"{file.path}, {record.place}"
+            split = (record.split or (None if some else of_file)) if with_splits else None
+            if some and split is None:
+                raise DataError(
+                    f"{where}: {record.image!r} has no split, but other images have one; give "
+                    "every image its split, or none."
+                )
+            if record.stored is not None:
+                name, path = record.image, None
+            else:
+                if record.image not in known:
+                    known[record.image] = _matched(record.image, where, beside, images)
+                name, path = known[record.image]
+            if path is not None and owner.setdefault(path, name) != name:
+                two = f"{owner[path]!r} and {record.image!r}"
+                raise DataError(f"{where}: {two} both mean the file {path}; write its path.")
+            if path is not None and path != name:
+                nearly.setdefault(name, path)
+            if name not in found:
+                image = record.stored or (images.path_of(path) if path else None)
+                place = f"{file.path.name}, {record.place}"
+                near = images.near(name) if image is None else None
+                found[name] = Image(name, image, split, record.group, place=place, near=near)
+            _merge(found[name], record, split, where)
+    return found, _about_names(found, nearly)
+
+
+def _matched(written: str, where: str, beside: str, images: ImageFolder) -> tuple[str, str | None]:
+    try:
+        return images.match(written, beside)
+    except DataError as error:
+        raise DataError(f"{where}: {error}.") from error
+
+
+def _about_names(found: Mapping[str, Image], nearly: Mapping[str, str]) -> list[str]:
+    notes = []
+    for name, path in list(nearly.items())[:1]:
+        what = f"{counted(len(nearly), 'name')} matched to the only file of that name"
+        notes.append(f"{what}, such as {name} by {path}.")
+    return notes
+
+
+def _merge(image: Image, record: Record, split: str | None, where: str) -> None:
+    for kind, mine, theirs in (("split", image.split, split), ("group", image.group, record.group)):
+        if mine != theirs:
+            raise DataError(
+                f"{where}: {record.image!r} is in the {kind} {theirs} here and in {mine} before "
+                f"({image.place}); give each image one."
+            )
+    stored = record.stored
+    if stored not in (None, image.image) and stored.read_bytes() != image.image.read_bytes():
+        raise DataError(
+            f"{where}: a second image {record.image!r}, unlike that of {image.place}; give each "
+            "image a name of its own."
+        )
+    image.captions += record.captions
+    image.blank += record.blank
+    image.identifier = image.identifier or record.identifier
+
+
+def _folder_below(path: Path, root: Path) -> str:
+    """The folder of a caption file below that of the images; empty if it is that or elsewhere."""
+    folder = (path if path.is_dir() else path.parent).resolve()
+    inner = (
+        folder.relative_to(root.resolve()).as_posix()
+        if folder.is_relative_to(root.resolve())
+        else "."
     )
+    return "" if inner == "." else inner
 
 
-def _sizes(entries: Mapping[str, _Entry]) -> str:
-    splits = Counter(entry.split for entry in entries.values())
+# Splits.
+
+
+def divide(
+    images: dict[str, Image],
+    data_dir: Path,
+    files: Sequence[CaptionFile],
+    held_out: str | None,
+    listed: str,
+) -> tuple[tuple[float, ...] | None, tuple[Path, ...], list[str]]:
+    """Gives each image its split: that of its records, of lists, of its folder, or of a hash.
+
+    Returns:
+        The places of the hash, None if splits are given; the lists that were read; and notes.
+
+    Raises:
+        DataError: A group is in two splits, or an image in two lists.
+    """
+    lists, notes = (), []
+    given = any(image.split for image in images.values())
+    if not given and held_out is None:
+        folders = dict.fromkeys((data_dir, *(file.path.parent for file in files)))
+        splits, lists, notes = listed_splits(folders, images, [file.path for file in files])
+        splits = splits or _of_folders(images, notes)
+        if splits and (rest := len(images) - len(splits)):
+            notes.append(f"{counted(rest, 'image')} in none of the lists, left out.")
+        for name in list(images) if splits else ():
+            images[name].split = splits.get(name)
+        given = bool(splits)
+    if given:
+        _check_groups(listed, images.values())
+        return None, lists, notes
+    places = parse_places(held_out) or choose_places(_group_sizes(images.values()))
+    for image in images.values():
+        image.split = hashed_split(image.group or image.name, places)
+    if groups := {image.group for image in images.values()} - {None}:
+        kept = f"{counted(len(groups), 'group')} kept together"
+        notes.append(f"{kept}: of {len(images)} images, {_sizes(images.values())}.")
+    return places, lists, notes
+
+
+def _of_folders(images: Mapping[str, Image], notes: list[str]) -> dict[str, str]:
+    """The splits of images that all lie below folders called train, dev (or val) and test."""
+    found = {name: split_in_path(name.split("/")[:-1], whole=True) for name in images}
+    if not {"train", "dev"} <= {*found.values()} or None in found.values():
+        return {}
+    notes.append("The splits are those of the images' folders.")
+    return found
+
+
+def _sizes(images: Collection[Image]) -> str:
+    splits = Counter(image.split for image in images)
     return ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
 
 
-def _divide(
-    entries: Mapping[str, _Entry], there: set[str], held_out: str | None, notes: list[str]
-) -> tuple[float, ...]:
-    """Gives images the splits by the places of their names, or groups; returns these places."""
-    places = parse_places(held_out) or choose_places(_group_sizes(entries, there))
-    for name, entry in entries.items():
-        entry.split = hashed_split(entry.group or name, places)
-    if groups := {entry.group for entry in entries.values()} - {None}:
-        kept = f"{counted(len(groups), 'group')} kept together"
-        notes.append(f"{kept}: of {len(entries)} images, {_sizes(entries)}.")
-    return places
-
-
-def _group_sizes(entries: Mapping[str, _Entry], there: set[str]) -> Counter:
+def _group_sizes(images: Collection[Image]) -> Counter:
     """Number of images of each group, or of each name without one, that can be used."""
-    usable = {n: e for n, e in entries.items() if e.captions and (e.stored or n in there)}
-    return Counter(entry.group or name for name, entry in (usable or entries).items())
+    usable = [image for image in images if not image.lacks]
+    return Counter(image.group or image.name for image in usable or images)
 
 
-def _check_groups(listed: str, entries: Mapping[str, _Entry]) -> None:
-    """Checks that splits which are given keep groups together.
-
-    Raises:
-        DataError: A group is in two of them; the message names it.
-    """
-    first: dict[str, str] = {}
-    for name, entry in entries.items():
-        other = first.setdefault(entry.group, name) if entry.group else name
-        if entries[other].split != entry.split:
+def _check_groups(listed: str, images: Collection[Image]) -> None:
+    first: dict[str, Image] = {}
+    for image in images:
+        other = first.setdefault(image.group, image) if image.group else image
+        if other.split != image.split:
             raise DataError(
-                f"{listed}: the group {entry.group!r} is in two splits, {entries[other].split} "
-                f"({other}) and {entry.split} ({name}): give all images of a group one split, or "
-                "remove the splits, and groups are then kept together."
+                f"{listed}: the group {image.group!r} is in two splits, {other.split} "
+                f"({other.name}) and {image.split} ({image.name}); give a group one split."
             )

@@ -1,403 +1,373 @@
-"""Every form of caption file gives the same records, or is refused with what to do about it."""
+"""Caption files: each form is read exactly, anything else is refused with what to do."""
 
-from pathlib import Path
+import json
+import os
 
 import pytest
 
-from tests.training.data.readers import caption_forms
-from tests.training.data.readers.caption_forms import (
-    IMAGES,
-    RECORDS,
-    A,
-    B,
-    box_of,
-    chat,
-    load,
-    records_of,
-    table,
-    tar_of,
-)
+from tests.training.data.readers.folders import BOTH, IMAGES, A, B, everything, load, tar_of, write
 from training.data.examples import DataError
-from training.data.readers.caption_files.records import Record
 
-DOG = "tiere/Hündin 1.jpg"
-WANTED = [
-    (DOG, ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
-    ("b.png", ("两只狗在跑",), "dev"),
-]
-CSV = (
-    "image,caption,split\r\n"
-    'tiere/Hündin 1.jpg,"Ein Hund,\r\nmüde",train\r\n'
-    "\r\n"
-    ",,\r\n"
-    'b.png,"两只狗在跑",val\r\n'
-    'tiere/Hündin 1.jpg,"Sie\tsagt ""nein""  🐕",Train\r\n'
-)
-JSONL = [
-    {"image": DOG, "captions": ["Ein Hund,\nmüde", 'Sie sagt\t"nein" 🐕', " "], "split": "train"},
-    {"image": "b.png", "captions": ["两只狗在跑"], "split": "val", "source": "anything"},
-]
+ROWS = f"image,caption\na.jpg,{A}\nb.jpg,{B}\n"
+RECORDS = [{"file_name": "a.jpg", "text": A}, {"file_name": "b.jpg", "text": B}]
 COCO = {
-    "info": {},
-    "images": [{"id": 7, "file_name": DOG, "width": 3}, {"id": "b", "file_name": "b.png"}],
-    "annotations": [
-        {"id": 1, "image_id": 7, "caption": "Ein Hund, müde"},
-        {"id": 2, "image_id": "b", "caption": "两只狗在跑"},
-        {"id": 3, "image_id": 7, "caption": 'Sie sagt "nein" 🐕'},
-    ],
+    "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+    "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
 }
 KARPATHY = {
-    "dataset": "own",
     "images": [
-        {
-            "filepath": "tiere",
-            "filename": "Hündin 1.jpg",
-            "sentences": [{"raw": "Ein Hund, müde", "tokens": []}, {"raw": 'Sie sagt "nein" 🐕'}],
-            "split": "restval",
-        },
-        {"filename": "b.png", "sentences": [{"raw": "两只狗在跑"}], "split": "val"},
-    ],
+        {"filename": "a.jpg", "split": "restval", "sentences": [{"raw": A}]},
+        {"filename": "b.jpg", "split": "val", "sentences": [{"raw": B}]},
+    ]
 }
-
-
-def write(folder: Path, name: str, content) -> Path:
-    """Writes one file; see `caption_forms`."""
-    return caption_forms.write(folder, {name: content}) / name
-
-
-def coco(images: list[dict], annotations: list[dict]) -> dict:
-    return {"images": images, "annotations": annotations}
-
-
-def gathered(records: tuple[Record, ...]) -> list[tuple]:
-    """Image, captions and split, one an image."""
-    captions: dict[str, tuple[str, ...]] = {}
-    for record in records:
-        captions[record.image] = captions.get(record.image, ()) + record.captions
-    splits = {record.image: record.split for record in records}
-    return [(image, texts, splits[image]) for image, texts in captions.items()]
+FORMS = {
+    "csv": {"captions.csv": ROWS},
+    "semicolons": {"captions.csv": ROWS.replace(",", ";")},
+    "tabs": {"captions.tsv": ROWS.replace(",", "\t")},
+    "pipes": {"captions.csv": ROWS.replace(",", "|")},
+    "Excel's first line": {"captions.csv": "sep=;\r\n" + ROWS.replace(",", ";")},
+    "capitals and blanks": {"captions.csv": ROWS.replace("image,caption", "Image, Caption")},
+    "separators at the ends of lines": {"captions.csv": ROWS.replace("\n", ",,\n")},
+    "rows of empty cells": {"captions.csv": ROWS + ",\n"},
+    "quotes": {"captions.csv": f'image,caption\n"a.jpg","{A}"\n"b.jpg","{B}"\n'},
+    "a text of that name": {"captions.txt": ROWS},
+    "JSON lines": {"metadata.jsonl": RECORDS},
+    "a list": {"captions.json": RECORDS},
+    "lists of captions": {
+        "captions.json": [{"image": n, "captions": [*c]} for n, c in BOTH.items()]
+    },
+    "a list in a cell": {
+        "captions.csv": f'image,captions\na.jpg,"[""{A}""]"\nb.jpg,"[""{B}"", null]"\n'
+    },
+    "COCO": {"captions_train2017.json": COCO},
+    "Karpathy": {"dataset_own.json": KARPATHY},
+    "tokens": {"own.token": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"},
+    "tokens in a text": {"captions.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"},
+    "pairs": {"a.txt": A, "b.txt": B},
+    "names without suffix": {"captions.csv": ROWS.replace(".jpg", "")},
+    "two levels below": {"data/annotations/captions.csv": ROWS},
+}
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("c.csv", CSV),
-        ("c.CSV", CSV.replace("\r\n", "\n")),
-        ("c.jsonl", JSONL),
-        ("c.json", KARPATHY),
-    ],
-)
-def test_every_form_gives_the_same_records(tmp_path, name, content, mark):
-    path = write(tmp_path, name, content)
-    path.write_text(mark + path.read_text("utf-8"), "utf-8")
-    assert gathered(records_of(path)) == WANTED
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_gives_the_same_captions(tmp_path, form, mark):
+    files = {
+        name: mark + content if isinstance(content, str) else content
+        for name, content in FORMS[form].items()
+    }
+    captions, _, _ = everything(write(tmp_path, IMAGES | files))
+    assert {os.path.splitext(name)[0]: texts for name, texts in captions.items()} == {
+        "a": (A,),
+        "b": (B,),
+    }
 
 
-def test_coco_may_name_splits_or_not(tmp_path):
-    records = records_of(write(tmp_path, "c.json", COCO))
-    assert gathered(records) == [(image, texts, None) for image, texts, _ in WANTED]
-    content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
-    content["annotations"] = [{"image_id": 0, "caption": "A door."}]
-    (record,) = records_of(write(tmp_path, "c.json", content))
-    assert record.split == "test"
+def test_utf16_with_its_mark_is_read(tmp_path):
+    write(tmp_path, IMAGES | {"captions.tsv": ROWS.replace(",", "\t").encode("utf-16")})
+    assert everything(tmp_path)[0] == BOTH
 
 
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
-    text = f'Image {delimiter}"Caption"\na.jpg{delimiter}one, two\n'
-    assert gathered(records_of(write(tmp_path, "c.csv", text))) == [("a.jpg", ("one, two",), None)]
+SIX = {f"{n}.jpg": b"" for n in range(6)}
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("c.csv", "image,caption,image\na,b,c\n", "line 1: two columns of the header have the"),
-        ("c.csv", "", r"line 1: expected the header.*got \[\]"),
-        ("c.csv", "image,caption\n", "holds no image"),
-        ("c.csv", 'image,caption\na,"b\nc"\nd,e,f\n', r"line 4: expected 2 fields, got 3 .*quotes"),
-        ("c.csv", 'image,caption\na,b\nc,"d\ne\n', "line 3: not CSV .*quote"),
-        ("c.csv", 'image,caption\na,"b" c\n', "line 2: not CSV"),
-        ("c.csv", "image,caption\n ,b\n", "line 2: the name of the image is empty"),
-        ("c.csv", "image,caption,split\na,b,both\n", "line 2: expected the split train.*'both'"),
-        ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.* try `iconv"),
-        ("c.jsonl", '{"image": "a", "captions": []}\n\n{"image"\n', "line 3: not JSON .*column 9"),
-        ("c.jsonl", '["a"]', 'line 1: expected {"image"'),
-        ("c.jsonl", '{"image": true, "captions": []}', "line 1: expected 'image', a text, got Tr"),
-        ("c.jsonl", '{"image": "a", "captions": [1]}', "line 1: expected 'caption', a text, got 1"),
-        ("c.jsonl", r'{"image": "a", "captions": ["\ud83d"]}', "line 1: half a character"),
-        ("c.jsonl", r'{"image": "a\udc00", "captions": []}', "line 1: half a character .* name"),
-        ("c.json", '{"images": [\n1,\n}', "line 3: not JSON"),
-        ("c.json", "[1]", "the whole file: expected a list of .*COCO.*, got .1"),
-        ("c.json", '{"images": 3}', "the whole file: expected 'images', a list, got 3"),
-        ("c.json", {"images": [{"filename": "a"}]}, r"images\[0\].*: no column holds captions"),
-        (
-            "c.json",
-            {"images": [{"filename": "a", "sentences": [{"raw": "b"}, {}]}]},
-            r"images\[0\].sentences\[1\]: expected 'raw', a text, got None",
-        ),
-        ("c.json", coco([], [{"image_id": 1, "caption": "a"}]), r"ons\[0\]: no image has the id 1"),
-        ("c.json", coco([{"id": 1}] * 2, []), r"images\[1\]: a second image with the id 1"),
-        (
-            "c.json",
-            coco([{"id": 1, "file_name": "a"}], [{"image_id": 1}]),
-            r"annotations\[0\]: expected 'caption', a text or a list, got None",
-        ),
-        ("c.doc", "", r"expected a file named \*.csv, .* \*.txt. If c.doc is a table .*, rename"),
-        ("c.xlsx", b"PK", "expected a file named .* c.xlsx is a spreadsheet: save it as CSV"),
-    ],
-)
-def test_what_does_not_parse_is_an_error_with_file_and_place(tmp_path, name, content, message):
-    with pytest.raises(DataError, match=f"{name}.*{message}"):
-        records_of(write(tmp_path, name, content))
-
-
-@pytest.mark.parametrize(
-    ("delimiter", "rows", "line", "swallowed"),
-    [
-        # The mark opens in line 3 and is closed by one at the end of a caption further down.
-        (",", 'a.jpg,one\nb.jpg,"two\nc.jpg,three\nd.jpg,says stop"\n', 3, 4),
-        (";", 'a.jpg;one\nb.jpg;"two\nc.jpg;three, four\nd.jpg;says stop"\n', 3, 4),
-        ("\t", 'a.jpg\tone\nb.jpg\t"two\nc.jpg\tthree\nd.jpg\tsays stop"\n', 3, 4),
-        # One row only; a name without a suffix, known from another row or beside a tab.
-        (",", 'a.jpg,one\nb.jpg,"two\nc.jpg,stop"\n', 3, 4),
-        (",", 'c,one\nb,"two\nc,stop"\n', 3, 4),
-        ("\t", 'b\t"two\nc\tstop"\n', 2, 3),
-        # The mark is before the name; other line ends; a field of two lines before it.
-        (",", 'a.jpg,one\n"b.jpg,two\nc.jpg,three",four\n', 3, 4),
-        (",", 'a.jpg,one\r\nb.jpg,"two\r\nc.jpg,stop"\r\n', 3, 4),
-        (",", '"a\nb.jpg","two\nc.jpg,stop"\n', 3, 4),
-        # More fields than columns.
-        (",", 'a.jpg,one\nb.jpg,"two\nc.jpg,stop",now\n', 3, 4),
-    ],
-)
-def test_a_mark_that_is_not_closed_swallows_no_rows(tmp_path, delimiter, rows, line, swallowed):
-    path = write(tmp_path, "c.csv", f"image{delimiter}caption\n{rows}")
-    with pytest.raises(DataError, match=f"c.csv, line {line}: .* not closed .*line {swallowed}, "):
-        records_of(path)
-
-
-def test_a_mark_that_is_not_closed_swallows_no_rows_if_the_image_comes_last(tmp_path):
-    text = 'split,caption,image\ntrain,one,a.jpg\ndev,"two,b.jpg\ntest,three stop",c.jpg\n'
-    with pytest.raises(DataError, match="line 3: .* not closed .*line 4, "):
-        records_of(write(tmp_path, "c.csv", text))
-    text = 'caption,image\n"two,\nof many, in lines",a.jpg\n'
-    assert gathered(records_of(write(tmp_path, "c.csv", text))) == [
-        ("a.jpg", ("two, of many, in lines",), None)
-    ]
-
-
-def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="none.csv cannot be read"):
-        records_of(tmp_path / "none.csv")
-
-
-def spoilt(**changes: list) -> dict:
-    """COCO's form of two images, changed."""
-    return caption_forms.COCO | changes
+def six(*cells: str, header: str = "image,caption") -> dict:
+    rows = [f"{n}.jpg,{cell}" for n, cell in enumerate(cells)]
+    return SIX | {"captions.csv": "\n".join([header, *rows]) + "\n"}
 
 
 REFUSED = {
-    "columns that are no names": (
-        {"c.json": {"columns": [{"data": "image"}], "data": [["a.jpg", A]]}},
-        r"the whole file: expected a list of records .*, got {\"columns\"",
+    "columns of other names": (
+        {"c.csv": f"No,Description\na,{A}\nb,{B}\n"},
+        "which column holds the image and the caption.*It has No, Description"
+        ".*`--data.columns image=No,caption=Description`",
     ),
-    "images under other keys than their captions": (
-        {"c.json": {"images": {"1": "a.jpg"}, "captions": {"1": A, "2": B}}},
-        "the whole file: 'images' has names of images, and no captions have the same keys",
+    "two texts": (
+        {"c.csv": f"image,caption,text\na.jpg,{A},x\nb.jpg,{B},y\n"},
+        "which column holds the caption.*`--data.columns image=image,caption=caption`",
     ),
-    "a number among joined captions": (
-        {"c.jsonl": [{"image": "a.jpg", "captions": f"{A}|{B}"}, {"image": "b", "captions": 5}]},
-        "line 2: expected 'caption', a text, got 5",
+    "numbered captions": (
+        {"c.csv": f"image,caption_1,caption_2\na.jpg,{A},{B}\n"},
+        "`--data.columns image=image,caption=caption_1,caption=caption_2`",
     ),
-    "JSON in Latin-1 beside its image": (
-        {"a.json": '{\n"caption": "\u00e9t\u00e9"}'.encode("latin-1")},
-        "a.json, line 2: not UTF-8 .* try `iconv -f windows-1252",
+    "numbered images": (
+        {"c.csv": f"image_1,image_2,caption_1,caption_2\na.jpg,b.jpg,{A},{B}\n"},
+        "found the columns image_1, image_2.*docs/data.md#convert",
     ),
-    "captions without names, with a blank line": (
-        {"c.txt": f"{A}\n\n{B}\n", "b.jpg": b""},
-        rf"line 3: .*there is no image 'two', in '{B}'\.\)",
-    ),
-    "captions without names, beside hidden images": (
-        {"c.txt": f"{A}\n{B}\n", "b.jpg": b"", "._a.jpg": b"", ".trash/c.jpg": b""},
-        r"in the order of the images' names, add .*`ls \*.jpg \| paste - c.txt",
-    ),
-    "two absolute paths": (
-        {"c.csv": table("path,caption", f"/x/a.jpg,{A}", f"/y/a.jpg,{B}")},
-        "line 3: expected the path of an image .*/y/a.jpg",
-    ),
-    "an image in the lists of two splits": (
-        {"c.token": f"a.jpg#0\t{A}\n", "train.txt": "a.jpg\n", "test.txt": "a.jpg\n"},
-        "'a.jpg' is in the lists of two splits, t.*take it out",
-    ),
-    "questions": (
-        {"c.json": [{"image_id": "a", "question": "what does it show", "question_id": 1}]},
-        "no column holds captions",
-    ),
-    "links that expire": (
-        {"rows.json": {"rows": [{"row": {"image": {"src": "https://x/image.jpg"}, "text": A}}]}},
-        r"links that expire; download the data set's Parquet files .*`hf download",
-    ),
-    "names and captions apart": (
-        {"names.txt": "a.jpg\nb.jpg\n", "texts.txt": f"{A}\n{B}\n"},
-        "names.txt names images; .*`paste names.txt FILE > captions.tsv`",
-    ),
-    "a text file of two languages": (
-        {"c.txt": table("", f"a.jpg\t{A}\t{B}")},
-        "Reading them: .*columns '2' and '3' could each be the caption; choose with `--data.col",
-    ),
-    "images as text": (
-        {"c.jsonl": [{"image": "QUJD" * 300, "caption": A}]},
-        "line 1: write the image to a file, and its name here; this is not a name .an image in",
-    ),
-    "a test file without captions": (
-        {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},
-        r"test.csv, line 1: .*got \['image'\]. `--data.captions train.csv` reads without it",
-    ),
-    "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
-    "two files of one name": (
-        {"c.csv": table("image,caption", f"x/d.jpg,{A}")}
-        | dict.fromkeys(("1/d.jpg", "2/d.jpg", "x/e"), b""),
-        "2 have that name, such as 1/d.jpg and 2/d.jpg: name the folder too",
-    ),
-    "phrases of regions": (
-        {"c.json": [{"image": "a.jpg", "captions": [{"phrase": A}, {"phrase": B}]}]},
-        "expected a caption, or an object with one under raw, caption",
-    ),
-    "a title beside a longer text": (
-        {"c.csv": table("image,title,story", f"a.jpg,Two dogs here,{A} {B}", f"b.jpg,A,{A} {B}!")},
-        r"the columns 'title' and 'story' could each be the caption; choose",
-    ),
-    "columns with spaces in their names": (
-        {"c.csv": table("image,text a,text b", f"a.jpg,{A},{B}", f"b.jpg,{B},{A}")},
-        r"choose with `--data.columns 'caption=text a'`, or .* `'caption=text a','caption=text b'`",
-    ),
-    "two languages": (
-        {"c.json": [{"image": "a.jpg", "captions": [A], "caption_de": [B]}]},
-        "the columns 'captions' and 'caption_de' could each be the caption",
-    ),
-    "two columns that name images without suffix": (
-        {"b.jpg": b"", "c.json": [{"target": "a", "candidate": "b", "captions": [A]}]},
-        "the columns 'target' and 'candidate' could each be the image",
-    ),
-    "a column for each split": (
-        {"c.csv": table("image,caption,train,val", f"a.jpg,{A},1,0", f"b.jpg,{B},0,1")},
-        "the columns 'train', 'val' tell the split; write its name into one, called split",
-    ),
-    "JSON lines called txt": (
-        {"c.txt": '{"image": "a.jpg"}\n'},
-        r"JSON object; rename .* \*.jsonl",
-    ),
-    "views of one object": (
-        {"c.csv": table("id,caption", f"x,{A}"), "x_1.jpg": b"", "x_2.jpg": b""},
-        "images of it are x_1.jpg and x_2.jpg: write a row for each",
-    ),
-    "another table beside texts of images": (
-        {"c.csv": "file_no\n1.txt\n", "a.txt": A},
-        r"`--data.captions \.` reads the files named like the images instead",
-    ),
-    "Chinese that is not UTF-8": (
-        {"c.csv": table("image,caption", *["a.jpg,一只狗在草地上奔跑着"] * 999).encode("gbk")},
-        r"not UTF-8 .* try `iconv -f gb18030 .* shift_jis \(Japanese\)",
-    ),
-    "numbers that name no file": (
-        {"c.json": [{"image_id": 501, "caption": A, "called": "x"}]},
-        "If another column or key has the names of the files, choose it",
-    ),
-    "a number among COCO's images": (
-        {"c.json": spoilt(images=[7])},
-        r"images\[0\]: expected 'id', a number or a text, got 7",
-    ),
-    "numbers beside an image": ({"a.json": [1, 2]}, "1 with no captions in"),
-    "captions below the names": (
-        {"c.txt": f"a.jpg\n{A}\n\n"},
-        r"if that is the next line, join them with `grep . c.txt \| paste - - > captions.tsv`",
-    ),
-    "a dump of a database": ({"c.sql": "x"}, "c.sql is not read: export its table as CSV or JSON"),
-    "captions inside the images": ({}, "`exiftool -use MWG -csv -r -Description . > captions.csv`"),
-    "a tar without text": (
-        {"c.tar": tar_of({"0.jpg": b"A", "1.jpg": b"B"})},
-        "2 images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or unpack",
-    ),
-    "a tar with broken JSON": (
-        {"c.tar": tar_of({"0.jpg": b"A", "0.json": "{"})},
-        r"c.tar, 0.json: not JSON \(Expecting property name",
-    ),
-    "a tar with Latin-1": (
-        {"c.tar": tar_of({"0.jpg": b"A", "0.txt": "\u00e9t\u00e9".encode("latin-1")})},
-        "c.tar, the text of 0.jpg: not UTF-8",
-    ),
-    "a record without image": (
-        {"c.jsonl": [RECORDS[0], {"caption": B}]},
-        r"line 2: no 'image' \(write the image's name into it, or leave it out\); it has 'caption'",
-    ),
-    "no image column": (
-        {"c.csv": table("caption,length", f"{A},5")},
-        r"no column names the image; .*`--data.columns image=COLUMN`",
-    ),
-    "a split misspelt": (
-        {"c.csv": table("image,caption,spilt", f"a.jpg,{A},train")},
-        "is 'spilt' the split.*`--data.columns split=spilt`",
-    ),
-    "a caption broken in two": (
-        {"ar.token.txt": f"a.jpg#0\t{A}\nand more of it\n"},
-        "line 2: expected NAME.jpg#K.*; is it the end of line 1. Then join the two",
-    ),
-    "two images in a chat": (
-        {"c.jsonl": [chat("a.jpg", "b.jpg")]},
-        "line 1: 2 images in one chat; keep one, with its caption",
-    ),
-    "boxes": (
-        {"c.json": spoilt(annotations=[{"image_id": 7, "bbox": [0, 0, 1, 1]}])},
-        "boxes without captions; COCO's captions are in captions_.*`--data.captions`",
-    ),
-    "boxes with attributes": (
-        {
-            "c.json": caption_forms.COCO
-            | {"annotations": [box_of({"colour": "red", "occluded": False})]}
-        },
-        "with the attributes colour; if one of .* choose it: `--data.columns caption=colour`",
-    ),
-    "images in a zip": (
-        {"c.csv": table("image,caption", f"n.jpg,{A}"), "images.zip": b"PK"},
-        "1 with no image file.*images.zip is packed: unpack it",
+    "a name with a comma": (
+        {"c.csv": f'image;"text, German"\na.jpg;{A}\n'},
+        "`--data.columns image=image,caption=2`",
     ),
     "web addresses": (
-        {"c.csv": table("image,caption", f"https://x.y/n.jpg,{A}")},
-        "named by web addresses.*download the images into the folder",
+        {"c.json": [{"url": "https://x.org/a.jpg?w=4", "words": [A]}]},
+        "`--data.columns image=url,caption=words`",
+    ),
+    "no header": (
+        {"c.csv": f"a.jpg,{A}\nb.jpg,{B}\n"},
+        "line 1: expected a header.*`--data.columns image=1,caption=2`",
+    ),
+    "an object by names": ({"c.json": {"a.jpg": A}}, "found an object with the keys 'a.jpg'"),
+    "nested records": ({"c.jsonl": [{"data": {"image": "a.jpg"}}]}, "found the columns data"),
+    "chats": ({"c.json": [{"id": 1, "conversations": []}]}, "found the columns id, conversations"),
+    "a line of another kind": ({"c.jsonl": '{"image": "a"}\n[1]\n'}, r"found '\[1\]' \(line 2\)"),
+    "equal keys": (
+        {"c.jsonl": f'{{"image": "a.jpg", "caption": "{A}", "caption": "{B}"}}\n'},
+        "line 1: the key 'caption' occurs twice",
+    ),
+    "a list of NumPy": (
+        {"c.csv": "image,caption\na.jpg,\"['one dog' 'two dogs']\"\n"},
+        r"line 2: expected text or a JSON list of texts, got .*docs/data.md#convert",
+    ),
+    "a set": ({"c.csv": "image,caption\na.jpg,\"{'one', 'two'}\"\n"}, "line 2: expected text or"),
+    "an array": ({"c.csv": "image,caption\na.jpg,\"array(['one'])\"\n"}, "line 2: expected text"),
+    "a tuple": ({"c.csv": "image,caption\na.jpg,\"('one', 'two')\"\n"}, "line 2: expected text"),
+    "objects in a list": ({"c.json": [{"image": "a.jpg", "captions": [{"raw": A}]}]}, "got {'raw'"),
+    "numbers": ({"c.json": [{"image": "a.jpg", "caption": 5}]}, r"\[0\]: expected a caption or"),
+    "words": (
+        {"c.json": [{"image": "a.jpg", "captions": A.split()}]},
+        r"\[0\]: the words \['a', 'red', 'ball'\]",
+    ),
+    "marks of the start": (
+        {"c.csv": f"image,caption\na.jpg,<start> {A} <end>\n"},
+        "line 2: the caption '<start> a red .*' begins with a mark of its start",
+    ),
+    "captions joined by bars": (
+        six(*["a dog runs | a dog"] * 6),
+        r"6 of 6 captions have '\|' inside.*rows of their own",
+    ),
+    "captions joined by line breaks": (
+        six(*['"a dog\na cat"'] * 6, header="image,captions"),
+        "line 2: several captions in one cell",
+    ),
+    "merged cells": (
+        {"c.csv": f"image,caption\na.jpg,{A}\n,{B}\n"},
+        "line 3: the name of the image is empty; if cells were merged, fill them down",
+    ),
+    "numbered folds": (
+        {"c.csv": f"image,caption,split\na.jpg,{A},0\nb.jpg,{B},1\n"},
+        "line 2: expected the split train, dev, test .* got '0'; `--data.held-out 0.1,0.2`",
+    ),
+    "a field too many": (
+        {"c.csv": f"image,caption\na.jpg,{A}, indeed\n"},
+        "line 2: expected 2 fields, got 3 .*needs quotation marks",
+    ),
+    "a mark that is not closed": (
+        {"c.csv": f'image,caption\na.jpg,"{A}\nb.jpg,{B}\na.jpg,{A}"\n'},
+        r"line 2: the quotation mark before .* 'b.jpg,two dogs run home' \(line 3\)",
+    ),
+    "such a mark where the image comes last": (
+        {"c.csv": f'caption,image\n"{A},a.jpg\n{B},b.jpg\n{A}",a.jpg\n'},
+        "line 2: the quotation mark before",
+    ),
+    "a mark within a text": ({"c.csv": f'image,caption\na.jpg,"{A}" b\n'}, "line 2: not CSV"),
+    "Latin-1": ({"c.csv": "image,caption\na.jpg,Tür\n".encode("latin-1")}, "line 2: not UTF-8"),
+    "half a character": ({"c.json": [{"image": "a.jpg", "caption": "\ud83d x"}]}, "half a char"),
+    "an image in the text": (
+        {"c.json": [{"image": "data:image/png;base64,AA", "caption": A}]},
+        "is no name of an image; write the image to a file",
+    ),
+    "no JSON": ({"c.json": "{"}, "c.json, the whole file: not JSON"),
+    "a file without rows": ({"c.csv": "image,caption\n"}, "c.csv holds no image"),
+    "an empty file": ({"c.csv": ""}, "c.csv is empty"),
+    "COCO with another name": (
+        {"c.json": COCO | {"images": [{"id": 7, "filename": "a.jpg"}]}},
+        r"annotations\[1\]: no image has the id 8",
+    ),
+    "COCO with another key": (
+        {"c.json": {"images": [{"id": 7, "filename": "a"}], "annotations": []}},
+        r"images\[0\]: expected 'file_name', found 'id', 'filename'; add `--data.columns "
+        "image=filename`",
+    ),
+    "COCO's boxes": (
+        {"c.json": COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}},
+        r"annotations\[0\]: it has a 'bbox'",
+    ),
+    "COCO's keypoints": (
+        {"c.json": COCO | {"annotations": [{"image_id": 7, "points": []}]}},
+        r"annotations\[0\]: expected 'caption', found 'image_id', 'points'",
+    ),
+    "Karpathy without texts": (
+        {"c.json": {"images": [{"filename": "a", "sentences": [{"tokens": ["a"]}]}]}},
+        r"images\[0\].sentences\[0\]: expected 'raw', found 'tokens'",
+    ),
+    "a token line that is broken": (
+        {"c.token": f"a.jpg#0\t{A}\nand more\n"},
+        "line 2: expected NAME.jpg#K<TAB>caption, got 'and more'; is it the end of line 1",
+    ),
+    "places of boxes": ({"a.txt": "0 0.5 0.5 1 1\n"}, "a.txt: no letters, so no caption"),
+    "one text of two images": ({"a.png": b"", "a.txt": A}, "the text of a.jpg and of a.png"),
+    "texts elsewhere": (
+        {"texts/x.txt": A, "texts/y.txt": B},
+        "found no captions; expected a table .* Not read: texts/x.txt, texts/y.txt",
+    ),
+    "a spreadsheet": ({"captions.xlsx": b"PK"}, "Not read: captions.xlsx. .*docs/data.md#convert"),
+    "a record of each image": (
+        {f"ann/{n}.jpg.json": {"tags": []} for n in range(9)},
+        r"Not read: 9 files \*.json such as ann/0.jpg.json",
+    ),
+    "a tar without texts": ({"0.tar": tar_of({"a.jpg": b"x"})}, "0.tar.*1 images and 0 texts"),
+    "two images of a name": (
+        {
+            "0.tar": tar_of({"a.jpg": b"x", "a.txt": A}),
+            "1.tar": tar_of({"a.jpg": b"y", "a.txt": B}),
+        },
+        "1.tar, member a.jpg: a second image 'a.jpg', unlike that of 0.tar",
     ),
 }
 
 
-def test_an_attribute_of_boxes_that_is_not_there_is_refused_with_those_that_are(tmp_path):
-    boxes = [box_of({"colour": "red", "said": A})]
-    folder = caption_forms.write(tmp_path, {"a.jpg": b"", "c.json": spoilt(annotations=boxes)})
-    with pytest.raises(DataError, match="caption=foo`: no such attribute .* 'colour', 'said'"):
-        load("train", folder, columns="caption=foo")
-
-
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_unclear_is_refused_with_advice(tmp_path, case):
-    files, message = REFUSED[case]
-    folder = caption_forms.write(tmp_path, {"a.jpg": b"", **files})
-    with pytest.raises(DataError, match=message):
-        for name in ("train", "dev", "test"):
-            try:
-                load(name, folder)
-            except DataError as error:
-                if "names no image of" not in str(error):
-                    raise
+def test_anything_else_is_refused_with_what_to_do(tmp_path, case):
+    files, said = REFUSED[case]
+    with pytest.raises(DataError, match=f"(?s){said}"):
+        load("train", write(tmp_path, IMAGES | files))
 
 
-def test_parquet_without_the_extra_is_refused_with_the_command(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r'Parquet needs pyarrow.*pip install -e ".\[bulk\]"'):
-        load("train", caption_forms.write(tmp_path, {"c.parquet": b"PAR1"}))
+def test_what_is_suggested_is_read(tmp_path):
+    write(tmp_path, IMAGES | {"c.csv": f"No,Text A,split\na,{A},train\nb,{B},val\n"})
+    captions, splits, _ = everything(tmp_path, columns="image=No,caption=Text A")
+    assert captions == {"a": (A,), "b": (B,)} and splits == {"a": "train", "b": "dev"}
+    write(tmp_path, {"c.csv": f"a.jpg,{A},{B}\nb.jpg,{B},{A}\n"})
+    found = everything(tmp_path, columns="image=1,caption=2,caption=3")[0]
+    assert found == {"a.jpg": (A, B), "b.jpg": (B, A)}
+    with pytest.raises(DataError, match="`--data.columns caption=4` names no column"):
+        load("train", tmp_path, columns="image=1,caption=4")
 
 
-def test_a_table_of_encoded_images_is_refused_in_a_short_message(tmp_path):
-    row = "\t".join(["0", "0", "a dog", "QUJD" * 10_000])
-    caption_forms.write(tmp_path, IMAGES | {"captions.tsv": row + "\n"})
-    with pytest.raises(DataError) as error:
-        load("train", tmp_path, captions="captions.tsv")
-    assert len(str(error.value)) < 600
+def test_columns_that_are_not_read_are_named(tmp_path):
+    write(tmp_path, IMAGES | {"c.csv": f"image,caption,title\na.jpg,{A},x\nb.jpg,{B},y\n"})
+    assert "c.csv: columns that are not read: title." in everything(tmp_path)[2]
+
+
+def test_missing_captions_are_counted_and_their_images_skipped(tmp_path):
+    write(tmp_path, six("nan", "None", "NULL", "na", "", "a dog"))
+    skipped = [name for s in ("train",) for name, _ in load(s, tmp_path, held_out="0,0").skipped]
+    assert skipped == [f"{n}.jpg" for n in range(5)]
+    assert any(
+        "5 captions are missing" in note for note in load("train", tmp_path, held_out="0,0").notes
+    )
+    assert load("train", tmp_path, held_out="0,0").blank_captions == 5
+
+
+def test_quotation_marks_between_tabs_are_text(tmp_path):
+    write(tmp_path, IMAGES | {"c.tsv": f'image\tcaption\na.jpg\t"No" it says\nb.jpg\t{B}\n'})
+    assert everything(tmp_path)[0] == {"a.jpg": ('"No" it says',), "b.jpg": (B,)}
+
+
+def test_line_breaks_within_a_quoted_caption_are_spaces(tmp_path):
+    write(tmp_path, IMAGES | {"c.csv": f'image,caption\na.jpg,"a red\r\nball"\nb.jpg,{B}\n'})
+    assert everything(tmp_path)[0]["a.jpg"] == ("a red ball",)
+
+
+def test_captions_that_coco_marks_as_rejected_are_left_out_and_counted(tmp_path):
+    marked = [{"image_id": 7, "caption": "no", "is_rejected": True}]
+    write(tmp_path, IMAGES | {"c.json": COCO | {"annotations": [*COCO["annotations"], *marked]}})
+    captions, _, notes = everything(tmp_path)
+    assert captions == BOTH and any("1 captions marked is_rejected" in note for note in notes)
+    assert {e.identifier for e in load("train", tmp_path).examples} <= {"7", "8"}
+
+
+def test_lines_of_a_text_are_captions(tmp_path):
+    write(tmp_path, IMAGES | {"a.txt": f"{A}\n\n{B}\n", "b.txt": B, "notes/c.txt": "none"})
+    captions, _, notes = everything(tmp_path)
+    assert captions == BOTH | {"a.jpg": (A, B)}
+    assert any("2 files *.txt named like their images; 1 of them" in note for note in notes)
+    assert "Not read: notes/c.txt." in notes
+
+
+def test_images_in_a_tar_are_read_from_it(tmp_path):
+    members = {"0.jpg": b"first", "0.txt": A, "x/1.jpg": b"second", "x/1.txt": B, "0.json": "{}"}
+    write(tmp_path, {"0.tar": tar_of(members)})
+    examples = [e for s in ("train", "dev") for e in load(s, tmp_path).examples]
+    found = {e.image_id: (e.image.read_bytes(), e.captions) for e in examples}
+    assert found == {"0.jpg": (b"first", (A,)), "x/1.jpg": (b"second", (B,))}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_parquet_is_read_with_images_or_names(tmp_path, inside):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    shown = [{"bytes": b"one", "path": "a.jpg"}, {"bytes": b"two", "path": None}]
+    images = shown if inside else ["a.jpg", "b.jpg"]
+    table = pyarrow.table({"image": images, "captions": [[A], [B]]})
+    parquet.write_table(table, write(tmp_path, IMAGES) / "train-00000-of-00001.parquet")
+    examples = [e for s in ("train", "dev") for e in load(s, tmp_path).examples]
+    found = {e.image_id: e.captions for e in examples}
+    second = "train-00000-of-00001/000001.jpg" if inside else "b.jpg"
+    assert found == {"a.jpg": (A,), second: (B,)}
+    if inside:
+        assert {e.image.read_bytes() for e in examples} == {b"one", b"two"}
+
+
+def test_a_pipe_is_neither_an_image_nor_a_caption_file(tmp_path):
+    write(tmp_path, {"a.jpg": b"", "captions.csv": f"image,caption\na.jpg,{A}\np.jpg,{B}\n"})
+    os.mkfifo(tmp_path / "p.jpg")
+    os.mkfifo(tmp_path / "more.csv")
+    split = load("train", tmp_path, held_out="0,0")
+    assert [e.image_id for e in split.examples] == ["a.jpg"] and split.skipped[0][0] == "p.jpg"
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path):
+    write(tmp_path, IMAGES)
+    with (tmp_path / "captions.json").open("wb") as file:
+        file.truncate(2**31 + 1)  # takes no room
+    with pytest.raises(DataError, match="captions.json has more than"):
+        load("train", tmp_path)
+
+
+# Which files.
+
+
+def test_a_file_per_split_is_read(tmp_path):
+    one = json.loads(json.dumps(COCO))
+    one["images"], one["annotations"] = one["images"][:1], one["annotations"][:1]
+    other = {"images": COCO["images"][1:], "annotations": COCO["annotations"][1:]}
+    for names in (
+        ("captions_train2017.json", "captions_val2017.json"),
+        ("train/captions.json", "dev/captions.json"),
+    ):
+        folder = tmp_path / names[0].replace("/", "-")
+        write(
+            folder,
+            IMAGES | dict(zip(names, (one, other), strict=True)) | {"instances_val.json": {}},
+        )
+        captions, splits, _ = everything(folder)
+        assert captions == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
+
+
+def test_of_several_files_the_only_one_with_captions_is_read(tmp_path):
+    write(tmp_path, IMAGES | {"captions.csv": ROWS, "classes.json": {"dog": 1}})
+    captions, _, notes = everything(tmp_path)
+    assert captions == BOTH and "Not read: classes.json." in notes
+    write(tmp_path, {"more.csv": ROWS})
+    with pytest.raises(DataError, match="Name one with `--data.captions captions.csv`, or all"):
+        load("train", tmp_path)
+    assert everything(tmp_path, captions="more.csv")[0] == BOTH
+    both = everything(tmp_path, captions="captions.csv,more.csv")[0]
+    assert both == {name: texts * 2 for name, texts in BOTH.items()}
+    with pytest.raises(ValueError, match="`--data.captions`.*captions.csv.*got 'x.csv'"):
+        load("train", tmp_path, captions="x.csv")
+
+
+def test_results_among_the_data_are_not_read(tmp_path):
+    run = {"runs/config.json": {}, "runs/vocabulary.json": {}, "runs/captions.csv": ROWS}
+    write(tmp_path, IMAGES | {"c.csv": ROWS} | run)
+    assert everything(tmp_path)[::2] == (BOTH, [])
+
+
+@pytest.mark.parametrize("names", [("a.jpg", "b.jpg"), ("a", "b")])
+def test_lists_of_the_images_of_each_split_are_honoured(tmp_path, names):
+    lists = {"own.trainImages.txt": f"{names[0]}\n", "own.devImages.txt": f"{names[1]}\nc.jpg\n"}
+    write(tmp_path, IMAGES | {"c.token": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"} | lists)
+    _, splits, notes = everything(tmp_path)
+    assert splits == {"a.jpg": "train", "b.jpg": "dev"}
+    assert any("The splits are those of own" in note for note in notes)
+    assert any("1 line without an image" in note for note in notes)
+
+
+def test_lists_of_positions_are_not_used_and_named(tmp_path):
+    write(tmp_path, six(*[A] * 6) | {"train.txt": "0\n1\n2\n3\n", "val.txt": "4\n5\n"})
+    _, splits, notes = everything(tmp_path)
+    assert list(splits.values()).count("train") == 4
+    assert any("The lists train.txt, val.txt are not used" in note for note in notes)

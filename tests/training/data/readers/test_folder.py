@@ -17,7 +17,7 @@ from tests.training.data.own_images import (
     write_csv,
     write_files,
 )
-from tests.training.data.readers.caption_forms import load
+from tests.training.data.readers.folders import load
 from tests.training.small_runs import report_of, scenes_encoder
 from training.data.config import parse_places
 from training.data.examples import DataError
@@ -63,8 +63,8 @@ def test_a_split_holds_its_images_in_order_and_says_why_others_are_skipped(folde
     assert split.examples[1].image == folder / "sub folder" / "b c.png"
     assert [example.image_id for example in load("dev", folder).examples] == ["dev.jpg"]
     assert load("train", folder).skipped == (
-        ("gone.jpg", "no image file in the data folder"),
-        ("bare.jpg", "no captions in captions.csv"),
+        ("gone.jpg", "no image file (named in captions.csv, line 5)"),
+        ("bare.jpg", "no captions (named in captions.csv, line 6)"),
     )
     assert load("dev", folder).skipped == ()
     assert load("train", folder).blank_captions == 1
@@ -99,14 +99,58 @@ def test_spellings_of_one_path_are_one_image(tmp_path, name):
     assert example.image_id == "sub/a.jpg" and len(example.captions) == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["../a.jpg", "sub/../../a.jpg", "..\\a.jpg", "/etc/a.jpg", "C:\\a.jpg", ".", ".."]
-)
-def test_a_path_that_leaves_the_folder_is_an_error_with_its_line(tmp_path, name):
+@pytest.mark.parametrize("name", ["../a.jpg", "sub/../../a.jpg", "/etc/a.jpg", "C:\\a.jpg", ".."])
+def test_a_path_that_leaves_the_folder_finds_no_file_there(tmp_path, name):
     touch(tmp_path.parent / "a.jpg")
-    write_jsonl(tmp_path, "b.jpg", name)
-    with pytest.raises(DataError, match="c.jsonl, line 2: expected the path .* inside it, got"):
+    touch(tmp_path / "data" / "b.jpg")
+    write_jsonl(tmp_path / "data", "b.jpg", name)
+    split = load("train", tmp_path / "data", held_out="0,0")
+    assert [e.image_id for e in split.examples] == ["b.jpg"] and len(split.skipped) == 1
+    touch(tmp_path / "data" / "inner" / "a.jpg")  # the only one of that name
+    split = load("train", tmp_path / "data", held_out="0,0")
+    assert len(split) == 1 + (name != "..")
+
+
+def test_a_name_of_several_files_or_two_names_of_one_are_errors(tmp_path):
+    touch(tmp_path / "x" / "a.jpg")
+    write_jsonl(tmp_path, "a.jpg")
+    split = load("train", tmp_path)
+    assert split.examples[0].image == tmp_path / "x" / "a.jpg"
+    assert "1 name matched to the only file of that name, such as a.jpg by x/a.jpg." in split.notes
+    write_jsonl(tmp_path, "a.jpg", "y/a.jpg")
+    with pytest.raises(DataError, match="line 2: 'a.jpg' and 'y/a.jpg' both mean the file x/a.jpg"):
         load("train", tmp_path)
+    touch(tmp_path / "y" / "a.jpg")
+    write_jsonl(tmp_path, "y/a.jpg", "a.jpg")
+    with pytest.raises(
+        DataError, match="line 2: 'a.jpg' is the name of 2 files, such as x/a.jpg and y/a.jpg"
+    ):
+        load("train", tmp_path)
+
+
+def test_a_name_is_looked_for_next_to_its_caption_file_first(tmp_path):
+    for folder in ("train", "dev"):
+        touch(tmp_path / folder / "a.jpg")
+        write_jsonl(tmp_path / folder, "a.jpg")
+    assert [e.image_id for e in load("dev", tmp_path).examples] == ["dev/a.jpg"]
+
+
+def test_folders_of_images_called_train_and_val_give_the_splits(tmp_path):
+    for name in ("train/a.jpg", "val/b.jpg"):
+        touch(tmp_path / name)
+    write_jsonl(tmp_path, "train/a.jpg", "val/b.jpg")
+    assert [e.image_id for e in load("dev", tmp_path).examples] == ["val/b.jpg"]
+    assert "The splits are those of the images' folders." in load("dev", tmp_path).notes
+
+
+def test_linked_folders_are_entered_once(tmp_path):
+    touch(tmp_path / "store" / "a.jpg")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "images").symlink_to(tmp_path / "store")
+    (tmp_path / "store" / "back").symlink_to(data)
+    write_jsonl(data, "images/a.jpg")
+    assert len(load("train", data)) == 1 and load("train", data).uncaptioned == ()
 
 
 def test_images_may_be_in_another_folder(folder, tmp_path_factory):
@@ -114,7 +158,7 @@ def test_images_may_be_in_another_folder(folder, tmp_path_factory):
     (folder / "a.jpg").rename(folder / "images" / "a.jpg")
     split = load_split(DataConfig("folder", image_dir="images"), "train", folder)
     assert [example.image for example in split.examples] == [folder / "images" / "a.jpg"]
-    assert split.skipped[0] == (NAMES[1], "no image file in images")
+    assert split.skipped[0][0] == NAMES[1]
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     touch(elsewhere / "dev.jpg")
     split = load("dev", folder, image_dir=str(elsewhere))
@@ -235,14 +279,12 @@ def test_a_group_in_two_splits_and_an_image_in_two_groups_are_errors(folder):
     lines[0] = lines[0].rstrip(",")
     (folder / "captions.csv").write_text("\n".join(lines[:-1]), "utf-8")
     with pytest.raises(
-        DataError, match=r"group 'cats' is in two splits, train \(a.jpg\) and dev \(dev.jpg\): give"
+        DataError, match=r"group 'cats' is in two splits, train \(a.jpg\) and dev \(dev.jpg\); give"
     ):
         load("train", folder)
     rows = "image,caption,group\na.jpg,a dog,1\na.jpg,a cat,2"
     (folder / "captions.csv").write_text(rows)
-    with pytest.raises(
-        DataError, match="line 3: 'a.jpg' is in the group '2' here and in '1' before"
-    ):
+    with pytest.raises(DataError, match="line 3: 'a.jpg' is in the group 2 here and in 1 before"):
         load("train", folder)
 
 
@@ -254,34 +296,22 @@ def test_the_hash_of_a_name_is_for_ever():
     assert choose_places({name: 1 for name in list(sizes)[1:]}) != (0.1, 0.2)
 
 
-def test_the_caption_file_is_found_or_named(folder):
-    (folder / "other.jsonl").write_text('{"image": "dev.jpg", "captions": ["x y"], "split": "dev"}')
-    (folder / ".hidden.json").write_text("no JSON")
-    with pytest.raises(DataError, match="found captions.csv, other.jsonl.*`--data.captions FILE`"):
-        load_split(DataConfig("folder"), "train", folder)
-    split = load_split(DataConfig("folder", captions="other.jsonl"), "dev", folder)
-    assert split.examples[0].captions == ("x y",)
-    with pytest.raises(ValueError, match="`--data.captions`.*has captions.csv, oth.*got 'x.csv'"):
-        load("train", folder, captions="x.csv")
-    for name in ("captions.csv", "other.jsonl"):
-        (folder / name).unlink()
-    with pytest.raises(
-        DataError, match=r"expected one caption file \(\*.csv.*found none. Write one"
-    ):
-        load("train", folder)
-
-
 @pytest.mark.parametrize(
-    ("written", "on_disk"), [("a.jpg", "A.JPG"), ("a.jpeg", "a.jpg"), ("TÜR.png", "Tür.png")]
+    ("written", "on_disk", "found"),
+    [
+        ("a.jpg", "a.JPG", True),
+        ("a.jpeg", "a.png", True),
+        ("a", "a.png", True),
+        ("A", "a.png", False),
+    ],
 )
-def test_the_only_file_with_nearly_the_name_is_meant(tmp_path, written, on_disk):
+def test_the_only_file_of_a_stem_is_meant(tmp_path, written, on_disk, found):
     touch(tmp_path / on_disk)
-    write_jsonl(tmp_path, written)
-    (example,) = load("train", tmp_path).examples
-    assert (example.image_id, example.image.name) == (written, on_disk)
-    touch((tmp_path / on_disk).with_suffix(".webp"))
-    with pytest.raises(DataError, match=f"{written}: no image file in the data folder; there is "):
-        load("train", tmp_path)
+    touch(tmp_path / "b.jpg")
+    write_jsonl(tmp_path, "b.jpg", written)
+    split = load("train", tmp_path, held_out="0,0")
+    assert [e.image.name for e in split.examples[1:]] == [on_disk] * found
+    assert found or "no image file; there is a.png" in split.skipped[0][1]
 
 
 def test_a_name_that_is_no_utf8_is_escaped(folder):
@@ -302,7 +332,7 @@ def test_images_that_the_caption_file_does_not_mention_are_named(folder):
 
 @pytest.mark.parametrize(
     ("split", "said"),
-    [("", "'dev.jpg' has no split"), ("test", "'dev.jpg' is in the test split here and in dev")],
+    [("", "'dev.jpg' has no split"), ("test", "'dev.jpg' is in the split test here and in dev")],
 )
 def test_a_row_with_no_split_or_another_one_is_an_error(folder, split, said):
     with (folder / "captions.csv").open("a") as file:

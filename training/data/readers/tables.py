@@ -1,0 +1,481 @@
+"""Tables of captions: CSV and its relatives, JSON lines, a JSON list of records, Parquet.
+
+Columns are found by the names of `ROLES`, or given by `--data.columns`. If neither tells, the error
+ends with the flag to add, filled in with the columns that look right.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import io
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sat_tf.util.errors import installation
+from training.data.examples import DataError, StoredImage
+from training.data.readers.records import (
+    RECIPES,
+    CaptionFile,
+    OtherFormError,
+    Record,
+    captions_in,
+    fail,
+    finished,
+    is_image_name,
+    lines,
+    name_in,
+    other_form,
+    parse_json,
+    read_text,
+    split_in,
+)
+
+ROLES = {
+    "image": ("image", "file_name", "filename", "image_id"),
+    "caption": ("caption", "captions", "text", "sentence"),
+    "split": ("split",),
+    "group": ("group",),
+}
+"""Role -> names of the columns that have it."""
+
+Columns = Mapping[str, tuple[str, ...]]
+"""Role -> the columns that the user gives for it, by name or number, see `parse_columns`."""
+
+_DELIMITERS = ",;\t|"  # spreadsheets of many countries write a semicolon for the comma
+_LINE_END = re.compile(r"\r\n?|\n")
+_SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
+_SAMPLE = 200  # rows
+_SHOWN, _SHORT = 12, 6  # columns in an error; letters that are too few for a caption
+_IN_CELL = {"captions": (";", "\n")}  # marks between several captions in a column of that name
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Indices of the columns: of the image, its captions, split and group (None without)."""
+
+    image: int
+    captions: tuple[int, ...]
+    split: int | None
+    group: int | None
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """The indices, each once."""
+        found = (self.image, *self.captions, self.split, self.group)
+        return tuple(dict.fromkeys(index for index in found if index is not None))
+
+
+def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
+    """Reads a table with a row per caption or image, and any of four separators.
+
+    Args:
+        path: The file.
+        columns: Columns that the user gave.
+        known: Names of images without folder and suffix, for the suggestion in an error.
+    """
+    text, first = read_text(path), 1
+    start, _, rest = text.lstrip("\r\n").partition("\n")
+    if not start.strip():
+        raise DataError(f"{path} is empty.")
+    delimiter = _delimiter(start, columns)
+    if separator := _SEPARATOR.match(start.rstrip("\r")):
+        text, delimiter, first = rest, separator[1], 2
+    elif not start.count(delimiter):
+        raise other_form(path, f"the first line {start.strip()[:60]!r} without a separator")
+    rows = _csv_rows(path, text, delimiter, first)
+    notes: list[str] = []
+    names = [name.strip() for name in rows[0][1]]
+    while names and not names[-1]:  # of separators at the ends of lines
+        names.pop()
+    numbered = columns and all(name.isdecimal() for of in columns.values() for name in of)
+    if any(map(is_image_name, names)):
+        if not numbered:
+            _refuse_no_header(path, rows[0], known)
+        names = [str(number) for number in range(1, len(names) + 1)]
+    else:
+        rows = rows[1:]
+    sample = [[*row, *names][: len(names)] for _, row in rows[:_SAMPLE]]
+    chosen = choose(path, names, sample, columns, known)
+    _refuse_swallowed(path, rows, chosen.image, delimiter)
+    width = len(names)
+    cells = []
+    for line, row in rows:
+        if len(row) < width or any(map(str.strip, row[width:])):
+            way = "a caption that contains the separator needs quotation marks around it"
+            got = f"expected {width} fields, got {len(row)}"
+            fail(path, f"line {line}", f"{got} ({way}): {str(row)[:80]}")
+        cells.append((f"line {line}", row))
+    notes += _unread(path, names, chosen)
+    return finished(path, records_of(path, names, cells, chosen), notes)
+
+
+def read_json_lines(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
+    """Reads a JSON object with an image and its captions on each line."""
+    entries = [(f"line {n}", parse_json(line, path, f"line {n}")) for n, line in lines(path)]
+    return read_entries(path, entries, columns, known)
+
+
+def read_entries(
+    path: Path, entries: Sequence[tuple[str, Any]], columns: Columns, known: Collection[str]
+) -> CaptionFile:
+    """Reads JSON objects, each with its place, as rows: keys are the names of columns."""
+    for place, entry in entries:
+        if not isinstance(entry, dict):
+            raise other_form(path, f"{str(entry)[:60]!r} ({place})")
+    names = list(dict.fromkeys(name for _, entry in entries for name in entry))
+    sample = [[entry.get(name) for name in names] for _, entry in entries[:_SAMPLE]]
+    chosen = choose(path, names, sample, columns, known)
+    rows = [(place, _Row(entry, names)) for place, entry in entries]
+    return finished(path, records_of(path, names, rows, chosen), _unread(path, names, chosen))
+
+
+class _Row:
+    """A JSON object as a row: its values by the numbers of their keys."""
+
+    __slots__ = ("_entry", "_names")
+
+    def __init__(self, entry: Mapping[str, Any], names: Sequence[str]) -> None:
+        self._entry, self._names = entry, names
+
+    def __getitem__(self, index: int) -> Any:
+        return self._entry.get(self._names[index])
+
+
+def records_of(
+    path: Path, names: Sequence[str], rows: Sequence[tuple[str, Any]], chosen: Chosen
+) -> Iterator[Record]:
+    """Yields the record of each row."""
+    marks = {index: _IN_CELL.get(names[index].lower(), ()) for index in chosen.captions}
+    marked = [
+        (place, row[index], mark)
+        for index, of in marks.items()
+        for mark in of
+        for place, row in rows
+        if isinstance(row[index], str) and mark in row[index].strip()
+    ]
+    if marked and 2 * len(marked) >= len(rows):
+        place, cell, mark = marked[0]
+        way = f"write a row for each caption ({RECIPES}), or call the column caption"
+        fail(
+            path,
+            place,
+            f"several captions in one cell, with {mark!r} between: {cell[:60]!r}; {way}",
+        )
+    for place, row in rows:
+        texts, blank = [], 0
+        for index in chosen.captions:
+            found, missing = captions_in(row[index], path, place)
+            texts += found
+            blank += missing
+        image = row[chosen.image]
+        if isinstance(image, str) and not image.strip() and not texts:
+            continue  # a row of empty cells
+        yield record_of(path, place, name_in(image, path, place), tuple(texts), blank, row, chosen)
+
+
+def record_of(
+    path: Path,
+    place: str,
+    image: str,
+    captions: tuple[str, ...],
+    blank: int,
+    row: Any,
+    chosen: Chosen,
+    stored: StoredImage | None = None,
+) -> Record:
+    """Makes a record, with split and group of a row."""
+    split = None if chosen.split is None else split_in(row[chosen.split], path, place)
+    group = None if chosen.group is None else row[chosen.group]
+    group = None if group is None or group != group else str(group).strip() or None
+    return Record(image, captions, place, split, group, blank, stored=stored)
+
+
+def choose(
+    path: Path,
+    names: Sequence[str],
+    sample: Sequence[Sequence[Any]],
+    columns: Columns,
+    known: Collection[str],
+) -> Chosen:
+    """Finds the columns by their names.
+
+    Raises:
+        DataError: A given column is not there.
+        OtherFormError: No column, or more than one, has the name of a role; the message suggests.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    plain = [name.strip().lower() for name in names]
+    for role, words in ROLES.items():
+        if role in columns:
+            found[role] = tuple(_index(path, name, names, role) for name in columns[role])
+            continue
+        found[role] = tuple(index for index, name in enumerate(plain) if name in words)
+        if role == "image" and len(found[role]) > 1:  # an id next to a name
+            found[role] = tuple(index for index in found[role] if plain[index] != "image_id")
+    several = {role for role, of in found.items() if len(of) > 1}
+    several -= {"caption"} & columns.keys()
+    lacking = {role for role in ("image", "caption") if not found[role]}
+    if several or lacking:
+        raise _which(path, names, sample, found, sorted(several | lacking), known)
+    first = {role: next(iter(of), None) for role, of in found.items()}
+    return Chosen(first["image"], found["caption"], first["split"], first["group"])
+
+
+def _index(path: Path, name: str, names: Sequence[str], role: str) -> int:
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and 1 <= int(name) <= len(names):
+        return int(name) - 1
+    raise DataError(
+        f"{path}: `--data.columns {role}={name}` names no column; it has {_named(names)}."
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _which(
+    path: Path,
+    names: Sequence[str],
+    sample: Sequence[Sequence[Any]],
+    found: Mapping[str, tuple[int, ...]],
+    unclear: Sequence[str],
+    known: Collection[str],
+) -> DataError:
+    """Makes the error that asks for columns, with a suggestion if there is one."""
+    likely = {role: of for role, of in found.items() if of and role not in unclear}
+    cells = list(zip(*sample, strict=False)) or [()] * len(names)
+    for role, score in (("caption", _length), ("image", functools.partial(_named_like, known))):
+        taken = {at for of in likely.values() for at in of}
+        options = [at for at in found[role] or range(len(names)) if at not in taken]
+        if role not in likely and options:
+            best = max(options, key=lambda at: score(cells[at]))
+            likely[role] = _numbered_like(names, best) if role == "caption" else (best,)
+    image, captions = (likely.get(role, ()) for role in ("image", "caption"))
+    several = image and len(_numbered_like(names, *image)) > 1  # image_1 has caption_1
+    if not image or not captions or several or _length(cells[captions[0]]) < _SHORT:
+        return other_form(path, f"the columns {_named(names)}")
+    given = [(role, at) for role in ROLES for at in likely.get(role, ())]
+    flag = ",".join(f"{role}={_by_name_or_number(names, at)}" for role, at in given)
+    unclear = [role for role in ROLES if role in unclear]
+    read = "; ".join(f"{role}: {', '.join(ROLES[role])}" for role in unclear)
+    return OtherFormError(
+        f"{path}: which column holds the {' and the '.join(unclear)}? It has {_named(names)}; read "
+        f"by their names are {read}. For other forms, see {RECIPES}; otherwise add the columns "
+        f"that are right, such as `--data.columns {shlex.quote(flag)}`."
+    )
+
+
+def _numbered_like(names: Sequence[str], index: int) -> tuple[int, ...]:
+    """The columns of a name and a number, such as caption_1; else the column alone."""
+    stem = names[index].rstrip("0123456789")
+    numbered = [at for at, name in enumerate(names) if name.rstrip("0123456789") == stem != name]
+    return tuple(numbered) if stem and index in numbered else (index,)
+
+
+def _by_name_or_number(names: Sequence[str], index: int) -> str:
+    name = names[index]
+    plain = "," not in name and "=" not in name and name and list(names).count(name) == 1
+    return name if plain else str(index + 1)
+
+
+def _named_like(known: Collection[str], cells: Sequence[Any]) -> int:
+    """Number of cells that name an image."""
+    texts = [str(cell).partition("?")[0].strip() for cell in cells]
+    return sum(is_image_name(text) or text in known for text in texts)
+
+
+def _length(cells: Sequence[Any]) -> float:
+    """Mean length of texts that may be captions: of several words, or in other letters."""
+    texts = [cell[0] if isinstance(cell, list) and cell else cell for cell in cells]
+    texts = [text for text in texts if isinstance(text, str) and "://" not in text]
+    lengths = [
+        len(text) * (" " in text.strip() or not text.isascii())
+        for text in texts
+        if not is_image_name(text)
+    ]
+    return sum(lengths) / max(len(lengths), 1)
+
+
+def _unread(path: Path, names: Sequence[str], chosen: Chosen) -> list[str]:
+    others = [name for index, name in enumerate(names) if index not in chosen.all and name]
+    return [f"{path.name}: columns that are not read: {_named(others)}."] if others else []
+
+
+def _delimiter(header: str, columns: Columns) -> str:
+    """The separator that gives the header most columns of known names, then most columns."""
+    known = {name for of in (*ROLES.values(), *columns.values()) for name in of}
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        cells = [cell.strip().strip('"') for cell in header.split(delimiter)]
+        return sum(cell in known or cell.lower() in known for cell in cells), len(cells)
+
+    return max(_DELIMITERS, key=fit)
+
+
+def _csv_rows(path: Path, text: str, delimiter: str, first: int) -> list[tuple[int, list[str]]]:
+    """Returns the rows that are not blank, with the line at which each begins.
+
+    In a table with tabs, quotation marks that do not enclose whole cells are text.
+    """
+    if delimiter == "\t":
+        found = enumerate(_LINE_END.split(text), start=first)
+        bare = [(n, line.split("\t")) for n, line in found if line.strip()]
+        quoted = [cell for _, row in bare for cell in row if cell.startswith('"')]
+        whole = all(len(cell) > 1 and cell.endswith('"') for cell in quoted)
+        if not whole and len({len(row) for _, row in bare}) == 1:
+            return bare
+    # newline="": line ends inside quotes belong to the caption.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows, line = [], first
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append((line, row))
+            line = first + reader.line_num
+    except csv.Error as error:
+        way = 'close the quotation mark, or write "" for one within a quoted text'
+        fail(path, f"line {line}", f"not CSV ({error}); {way}")
+    return rows
+
+
+def _refuse_no_header(path: Path, row: tuple[int, list[str]], known: Collection[str]) -> None:
+    line, cells = row
+    image = max(range(len(cells)), key=lambda at: _named_like(known, [cells[at]]))
+    caption = max(range(len(cells)), key=lambda at: _length([cells[at]]))
+    raise DataError(
+        f"{path}, line {line}: expected a header such as image,caption, got {str(cells)[:80]}. "
+        f"Without one, add `--data.columns image={image + 1},caption={caption + 1}`."
+    )
+
+
+def _refuse_swallowed(
+    path: Path, rows: Sequence[tuple[int, list[str]]], image: int, delimiter: str
+) -> None:
+    """Checks that no text between quotation marks holds rows of the table.
+
+    A mark that is not closed takes in everything up to the next one. The lines within a cell look
+    like rows if the name of an image stands between separators.
+    """
+    known = {row[image].strip() for _, row in rows if len(row) > image} - {""}
+    for line, row in rows:
+        for cell in row:
+            within = _LINE_END.split(cell) if "\n" in cell or "\r" in cell else ()
+            for number, other in enumerate(within):
+                parts = [part.strip().strip('"') for part in other.split(delimiter)]
+                names = any(part in known or is_image_name(part) for part in parts)
+                if len(parts) > 1 and names:
+                    why = (
+                        f"the quotation mark before {cell[:40]!r} is not closed in its row, and "
+                        f"{other[:60]!r} (line {line + number}) would be part of the text; close "
+                        'it, or write "" for a mark that belongs to a quoted text'
+                    )
+                    fail(path, f"line {line}", why)
+            line += max(len(within) - 1, 0)
+
+
+# Parquet.
+
+
+@dataclass(frozen=True)
+class ParquetImages(Sequence):
+    """The images in a column of a Parquet file, by row.
+
+    Attributes:
+        path: The file.
+        column: The column's name.
+        starts: First row of each row group, then the number of rows.
+    """
+
+    path: Path
+    column: str
+    starts: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        group = next(i for i, end in enumerate(self.starts[1:]) if index < end)
+        rows = _row_group(self.path, self.column, group)
+        image = rows[index - self.starts[group]].as_py()
+        return {"image": image["bytes"] if isinstance(image, dict) else image}
+
+
+@functools.lru_cache(maxsize=4)
+def _row_group(path: Path, column: str, group: int) -> Any:
+    import pyarrow.parquet as parquet
+
+    return parquet.ParquetFile(path).read_row_group(group, columns=[column]).column(column)
+
+
+def read_parquet(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
+    """Reads a Parquet file, of Hugging Face or others: images in it, or their names."""
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path}: Parquet needs pyarrow, which is not installed ({error}): "
+            f"{installation('bulk')}; or save the table as CSV or JSON lines."
+        ) from error
+    try:
+        file = parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        first = next(file.iter_batches(_SAMPLE), None)
+    except pyarrow.ArrowException as error:
+        fail(path, "the whole file", f"not Parquet ({error})")
+    sample = [list(row.values()) for row in first.to_pylist()] if first is not None else []
+    chosen = choose(path, names, sample, columns, known)
+    shown = next((row[chosen.image] for row in sample if row[chosen.image] is not None), None)
+    records = _parquet_records(path, file, names, chosen, shown)
+    return finished(path, records, _unread(path, names, chosen))
+
+
+def _parquet_records(
+    path: Path, file: Any, names: Sequence[str], chosen: Chosen, shown: Any
+) -> list[Record]:
+    """Reads the rows; `shown` is one of the cells of images: a name, bytes, or both in a struct."""
+    column, inside = names[chosen.image], isinstance(shown, (bytes, dict))
+    ends = [0]
+    for group in range(file.metadata.num_row_groups):
+        ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
+    images, stamp = ParquetImages(path, column, tuple(ends)), stamp_of(path)
+    wanted = [names[index] for index in chosen.all if index != chosen.image or not inside]
+    wanted += [f"{column}.path"] if isinstance(shown, dict) and "path" in shown else []
+    rows = (row for batch in file.iter_batches(1000, columns=wanted) for row in batch.to_pylist())
+    found = []
+    for index, entry in enumerate(rows):
+        place, row = f"row {index}", _Row(entry, names)
+        texts, blank = (), 0
+        for at in chosen.captions:
+            more, missing = captions_in(row[at], path, place)
+            texts, blank = texts + more, blank + missing
+        by_row, stored = f"{path.stem}/{index:06}.jpg", None
+        if inside:
+            stored = StoredImage(images, index, f"{stamp}/{index}")
+            name = (row[chosen.image] or {}).get("path") if isinstance(shown, dict) else None
+            name = name if is_image_name(name) else by_row
+        else:
+            name = name_in(row[chosen.image], path, place)
+        found.append(record_of(path, place, name, texts, blank, row, chosen, stored))
+    names_of = {record.image for record in found if record.stored}
+    if inside and len(names_of) < len(found):  # several images share a name
+        return [
+            dataclasses.replace(record, image=f"{path.stem}/{index:06}.jpg")
+            for index, record in enumerate(found)
+        ]
+    return found
+
+
+def stamp_of(path: Path) -> str:
+    """A file's content for fingerprints of its images: reading all of it would take minutes."""
+    status = path.stat()
+    return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
