@@ -51,7 +51,7 @@ setup(
     packages=find_packages(include=["sat_tf", "sat_tf.*"]),
     package_data={
         "sat_tf.inference.viewer": ["*.css", "*.js"],
-        "sat_tf": ["log4j2.properties", "captioners/*.*", "captioners/*/*"],
+        "sat_tf": ["captioners/*.*", "captioners/*/*"],
     },
     entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:run"]},
     install_requires=only(*LIGHT),

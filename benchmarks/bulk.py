@@ -1,13 +1,11 @@
-"""Bulk captioning on Spark: `python -m benchmarks.bulk --images DIR [--export DIR]`.
+"""Bulk captioning on Spark: `python -m benchmarks.bulk --images DIR`.
 
-Captions photographs (repeated under other names) with `serving.bulk` on Spark in local mode: over
-graphs and, if one is given, with a SavedModel. Compares the processor time of all its processes
-per photograph, start included.
+Captions photographs (repeated under other names) with `serving.bulk` on Spark in local mode, and
+tells the processor time of all its processes per photograph, start included.
 """
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from sat_tf.inference.batch import image_files
 def run(
     images: Path,
     run_dir: Path = Path("flickr8k_soft"),
-    export: Path | None = None,
     photos: int = 2000,
     workers: int = 2,
 ) -> int:
@@ -31,38 +28,32 @@ def run(
     Args:
         images: Folder of photographs.
         run_dir: Captioner whose graphs caption.
-        export: Folder of the version folders of a SavedModel.
         photos: Photographs to caption; the files are repeated under other names.
         workers: Worker processes of Spark.
     """
     files = image_files([images])
-    ways = {"graphs": ["--run-dir", str(run_dir)]}
-    if export is not None:
-        ways["SavedModel"] = ["--export", str(export)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "photos"
         folder.mkdir()
         for n in range(photos):
             (folder / f"{n:06d}.jpg").symlink_to(files[n % len(files)].resolve())
-        common = ["--input", str(folder), "--master", f"local[{workers}]"]
-        return max(measure(way, [*flags, *common], photos) for way, flags in ways.items())
+        flags = ["--run-dir", str(run_dir), "--input", str(folder), "--master", f"local[{workers}]"]
+        return measure(flags, photos)
 
 
-def measure(way: str, flags: Sequence[str], photos: int) -> int:
-    """Captions photographs one way, and prints; returns 1 if one is missing or repeated."""
+def measure(flags: Sequence[str], photos: int) -> int:
+    """Captions photographs, and prints; returns 1 if one is missing or repeated."""
+    from pyarrow import parquet
+
     used = processor_seconds()
     with tempfile.TemporaryDirectory() as out:
         called = [sys.executable, "-m", "serving.bulk", *flags, "--output", f"{out}/captions"]
         subprocess.run(called, check=True)
-        rows = [
-            json.loads(line)["path"]
-            for part in Path(out).rglob("output=*/part-*.json")
-            for line in part.read_text("utf-8").splitlines()
-        ]
+        rows = parquet.read_table(f"{out}/captions", columns=["path"])["path"].to_pylist()
     each = 1000 * (processor_seconds() - used) / photos
     missing, repeated = photos - len(set(rows)), len(rows) - len(set(rows))
     print(
-        f"{way}: {each:.0f} ms of processor time per photograph; of {photos} photographs "
+        f"{each:.0f} ms of processor time per photograph; of {photos} photographs "
         f"{missing} missing, {repeated} repeated",
         flush=True,
     )

@@ -18,6 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError, features
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_argument
+from sat_tf.util.files import read_content as read_file
 
 ImageInput = str | Path | bytes | np.ndarray | Image.Image
 """Path of an image file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow."""
@@ -73,7 +74,7 @@ def read_upright(image: bytes | str | Path) -> bytes:
         ValueError: It is a TIFF, HEIC or AVIF that cannot be read.
         OSError: The file cannot be read.
     """
-    return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
+    return upright(to_decodable(image if isinstance(image, bytes) else read_file(Path(image))))
 
 
 def to_decodable(content: bytes) -> bytes:
@@ -252,7 +253,7 @@ def read_content(image: str | Path | bytes) -> bytes:
     """
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
-        return to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes())
+        return to_decodable(image if isinstance(image, bytes) else read_file(Path(image)))
     except OSError as error:
         raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
     except ValueError as error:

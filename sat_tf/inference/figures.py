@@ -279,6 +279,8 @@ def save_figure(path: Path, **options: Any) -> None:
 
 def is_figure(path: Path) -> bool:
     """Returns whether a file is a figure of this version."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         head = file.read(_HEAD)
         file.seek(max(0, path.stat().st_size - _HEAD))  # WebP has the mark there

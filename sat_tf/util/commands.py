@@ -40,7 +40,6 @@ COMMANDS = {
     "demo": ("serving.web", "Open a page that captions photographs, with their maps."),
     "bulk": ("serving.bulk", "Caption many images on Spark."),
     "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
-    "extract": ("training.extract", "Fill a feature store on Spark."),
     "client": ("serving.client", "Caption images by a server."),
     "litert": ("serving.litert", "Caption images by a LiteRT export, without TensorFlow."),
 }

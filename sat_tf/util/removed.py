@@ -18,6 +18,11 @@ REMOVED: dict[str, str] = {
     "--attention.teacher *.npz": "the word locator is at commit 8563600a; give boxes instead",
     "--boxes *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
+    "sat-tf extract": "train: `training.train` fills the feature store itself",
+    "serving.bulk --export": "name a run or a published captioner with `--run-dir`",
+    "serving.bulk --format": "captions are written as Parquet",
+    "serving.bulk --batch-size": "Spark divides the images itself",
+    "serving.bulk --chunk-size": "Spark divides the images itself",
 }
 """What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
 

@@ -1,7 +1,6 @@
 """Every way of captioning writes a language's text as its run does, without a segmenter."""
 
 import asyncio
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +8,8 @@ import tensorflow as tf
 
 import sat_tf
 from sat_tf.text.vocabulary import END, Vocabulary
+from serving import bulk
 from serving import export as export_module
-from serving.bulk import worker
-from serving.bulk.job import Job
 from serving.client.captions import read_caption
 from serving.litert import load
 from serving.saved_model import load_call
@@ -40,7 +38,7 @@ def vocabulary_of(language: str, unit: str) -> Vocabulary:
         pytest.param("zh", "characters", marks=pytest.mark.slow),
     ],
 )
-def test_every_runtime_writes_equal_words(tmp_path, monkeypatch, images, language, unit):
+def test_every_runtime_writes_equal_words(tmp_path, images, language, unit):
     vocabulary = vocabulary_of(language, unit)
     captioner = sat_tf.load(write_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
     export_module.export(captioner, tmp_path / "served")
@@ -49,12 +47,7 @@ def test_every_runtime_writes_equal_words(tmp_path, monkeypatch, images, languag
     assert load(light).vocabulary == vocabulary
     contents = images.files[:2]
     answer = load_call(served)("serving_default", np.array(contents, object))
-    pyspark = pytest.importorskip("pyspark")
-    # Stands for the engine, which unpacks the export.
-    monkeypatch.setattr(pyspark, "SparkFiles", SimpleNamespace(get=lambda _: str(served)))
-    pairs = [(str(n), content) for n, content in enumerate(contents)]
-    job = Job((), "1", "", maps=False, format="jsonl", batch_size=2, chunk_size=2)
-    rows = worker.caption_contents(pairs, job, cores=1)
+    rows = [bulk.to_row(load(light).caption(content), maps=False) for content in contents]
     pages = asyncio.run(on_the_page(light, contents))
     for n, (content, row, page) in enumerate(zip(contents, rows, pages, strict=True)):
         expected = captioner.caption(content)

@@ -1,6 +1,6 @@
 """The feature store: annotations of a frozen encoder, computed once and read from disk.
 
-A store is a folder `CACHE/features/FINGERPRINT` of shards, computed one by one, here or on Spark.
+A store is a folder `CACHE/features/FINGERPRINT` of shards, computed one by one.
 The fingerprint stands for all that its content depends on. A shard has raw float16 records, with
 its notes beside it, a small JSON file that names the unreadable images. A record has one view per
 image, or two with mirrored views (the plain one first). Files appear by a rename, so a store that
@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import filelock
 import numpy as np
@@ -38,16 +37,10 @@ from training.data.examples import DataError, Example, StoredImage
 from training.data.image_files import identify
 from training.data.image_loader import ImageLoader, Views
 
-if TYPE_CHECKING:
-    from pyspark import Broadcast
-    from pyspark.sql import SparkSession
-
 FORMAT = 3  # part of a store's fingerprint
 
 _STALE = 24 * 3600.0  # seconds after which no process uses a temporary file any more
 _HALF_MAX = float(np.finfo(np.float16).max)
-# Of this process, by store: Spark gives a Python worker one task after another.
-_writers: dict[Shards, ShardWriter] = {}
 
 
 @dataclass(frozen=True)
@@ -284,72 +277,6 @@ def write_missing(
                     else:
                         writer.write(shards, shard, examples, bar.update)
             missing = elsewhere
-
-
-def write_on_spark(
-    spark: SparkSession,
-    shards: Shards,
-    encoder: Encoder,
-    examples: Sequence[Example],
-    resize: str,
-) -> None:
-    """Computes the missing shards on Spark's workers, in place of `write_missing`.
-
-    Raises:
-        DataError: Spark gave up; the shards that are done stay.
-    """
-    missing = shards.missing()
-    if not missing:
-        return
-    # Each task brings its examples, so that workers load no data set.
-    rows = [(n, {index: examples[index] for index in shards.indices(n)}) for n in missing]
-    from sat_tf.spark import root_cause, watched
-
-    context = spark.sparkContext
-    sent = context.broadcast((type(encoder), encoder.get_config(), encoder.get_weights()))
-    cores = int(spark.conf.get("spark.task.cpus", "1"))
-    write = functools.partial(write_shards, shards=shards, sent=sent, resize=resize, cores=cores)
-    images = sum(len(examples) for _, examples in rows)
-    with progress_bar(images, "Annotations", "images") as bar:
-        try:
-            with watched(spark, bar, images):
-                context.parallelize(rows, len(rows)).foreachPartition(write)
-        except Exception as error:  # py4j's and Spark's own
-            raise DataError(
-                f"Spark gave up on the feature store in {shards.path}: {root_cause(error)}. "
-                "Finished parts are kept: start the same command again to resume."
-            ) from error
-
-
-def write_shards(
-    rows: Iterable[tuple[int, Mapping[int, Example]]],
-    shards: Shards,
-    sent: Broadcast[Any],
-    resize: str,
-    cores: int,
-) -> None:
-    """Computes shards inside a worker, unless another job has done so in the meantime.
-
-    Args:
-        rows: Numbers of shards, each with its examples by index.
-        shards: The store's shards.
-        sent: Class, configuration and weights of the encoder.
-        resize: The encoder's policy.
-        cores: Threads of an operation.
-    """
-    for shard, examples in rows:
-        with shards.claim(shard):
-            if shards.is_done(shard):
-                continue
-            if shards not in _writers:
-                if tf.config.threading.get_intra_op_parallelism_threads() != cores:
-                    with contextlib.suppress(RuntimeError):  # something was computed before
-                        tf.config.threading.set_intra_op_parallelism_threads(cores)
-                kind, config, weights = sent.value
-                encoder: Encoder = kind.from_config(config)
-                encoder.set_weights(weights)
-                _writers[shards] = ShardWriter(encoder, resize)
-            _writers[shards].write(shards, shard, examples)
 
 
 class FeatureStore:

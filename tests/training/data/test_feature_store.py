@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 
 from sat_tf import images
@@ -22,7 +20,7 @@ from tests.image_files import exif_of
 from tests.training.run.stopped_runs import lock_holder
 from training.data import feature_store, image_files
 from training.data.examples import DataError, Example
-from training.data.feature_store import FeatureStore, Shards, fingerprint, write_shards
+from training.data.feature_store import FeatureStore, Shards, fingerprint
 from training.data.image_files import identify
 from training.data.image_loader import Views
 
@@ -385,34 +383,3 @@ def test_builders_at_once_annotate_each_image_once(tmp_path, monkeypatch):
     assert sorted(p.name for p in stores[0].path.iterdir()) == sorted(
         p.name for p in alone.path.iterdir()
     )
-
-
-def write_here(shards, encoder, examples, resize) -> None:
-    """Stands for Spark: one task per shard, each sent as bytes."""
-    sent = SimpleNamespace(value=(Encoder, encoder.get_config(), encoder.get_weights()))
-    cores = tf.config.threading.get_intra_op_parallelism_threads()
-    for shard in shards.missing():
-        row = (shard, {index: examples[index] for index in shards.indices(shard)})
-        write_shards(pickle.loads(pickle.dumps([row])), shards, sent, resize, cores)
-
-
-def test_tasks_leave_the_store_of_one_process(tmp_path, encoder):
-    examples = files(tmp_path / "images", 10)
-    examples[4].image.write_bytes(b"broken")
-    stores = [
-        open_store(tmp_path / str(n), encoder, examples, mirrored=True, write=write)
-        for n, write in enumerate((None, write_here))
-    ]
-    contents = [{p.name: p.read_bytes() for p in store.path.iterdir()} for store in stores]
-    assert contents[0] == contents[1] and stores[0].path.name == stores[1].path.name
-    assert stores[1].skipped.keys() == {4} and stores[1].read(np.arange(4)).any()
-
-
-def test_a_shard_that_another_job_has_written_is_not_computed(tmp_path, encoder):
-    examples = files(tmp_path / "images", 3)
-    open_store(tmp_path, encoder, examples)
-
-    def write(shards, *_) -> None:
-        write_shards([(0, {})], shards, None, "crop", 1)  # computing it would fail
-
-    open_store(tmp_path, encoder, examples, write=write)

@@ -1,1 +1,0 @@
-"""Bulk captioning on Spark: `python -m serving.bulk --export DIR --input PATTERN --output OUT`."""
