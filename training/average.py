@@ -21,6 +21,10 @@ from sat_tf.util.fields import check_fields
 from training.data.dataset import read_data_dir
 from training.run.config import read_run_config, to_text
 
+RELATED = 0.5
+"""Least cosine of two decoders' matrices. Of independent runs it is near 0, of runs that started
+from one another above 0.8."""
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -46,16 +50,12 @@ def run(arguments: Arguments) -> int:
     """Averages the runs and says what to do next."""
     check_fields(arguments.search)
     shares = resolve_shares(arguments.runs, arguments.shares)
-    for path in arguments.runs:
-        published.locate(path)
-    check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
     from training.run.checkpoints import unfinished_note
 
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")
-        folder = published.locate(path)
-        for note in unfinished_note(folder):
+        for note in unfinished_note(published.locate(path)):
             print(f"        Note: {note}")
     print(f"Average: {arguments.run_dir}")
     command = command_line("training.evaluate", "--run-dir", arguments.run_dir)
@@ -83,32 +83,11 @@ def resolve_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float
     return tuple(shares)
 
 
-def check_related(runs: Sequence[Path]) -> None:
-    """Checks that the runs have a common origin, see `ancestors`.
-
-    Weights that were initialized independently differ in what they stand for, so their mean is
-    meaningless.
-
-    Raises:
-        ValueError: A run has no origin in common with the first one.
-    """
-    with loading():
-        from training.run.init_from import ancestors
-
-    first, *others = (set(ancestors(path)) for path in runs)
-    for path, other in zip(runs[1:], others, strict=True):
-        if not first & other:
-            expected = "runs that started from one another, or from the same run (`--init-from`)"
-            raise invalid_value("runs", expected, f"{runs[0]} and {path}")
-
-
-def average(
-    runs: Sequence[Path],
-    shares: Sequence[float],
-    out: Path,
-    search: SearchFlags,
-) -> None:
+def average(runs: Sequence[Path], shares: Sequence[float], out: Path, search: SearchFlags) -> None:
     """Writes `sum_i share_i theta_i` as a folder like a run's.
+
+    Weights that were initialised independently differ in what they stand for, so that their mean
+    is meaningless: such runs are refused.
 
     Args:
         runs: The runs.
@@ -123,6 +102,9 @@ def average(
         Wortsman et al. (2022), arXiv:2109.01903, between a model and one fine-tuned from it;
         Wortsman et al. (2022), arXiv:2203.05482, among several.
     """
+    folders = list(map(published.locate, runs))
+    config = read_run_config(folders[-1])
+    config = dataclasses.replace(config, search=search.over(config.search))
     with loading():
         import numpy as np
 
@@ -131,13 +113,17 @@ def average(
         from training.run.first_weights import start_from
         from training.run.ownership import claim_average, exclusive_lock
 
-    folders = list(map(published.locate, runs))
-    config = read_run_config(folders[-1])
-    config = dataclasses.replace(config, search=search.over(config.search))
-    captioner, total = load_captioner(folders[-1]), None
+    captioner, total, first = load_captioner(folders[-1]), None, None
     model = captioner.model
     for path, share in zip(folders, shares, strict=True):
         start_from(path, model, captioner.vocabulary, "runs", "argument")
+        matrices = [w.numpy().ravel() for w in model.decoder.weights if len(w.shape) > 1]
+        flat = np.concatenate(matrices).astype(np.float64)
+        flat /= np.linalg.norm(flat)
+        first = flat if first is None else first
+        if first @ flat < RELATED:
+            expected = "runs that started from one another, or from the same run (`--init-from`)"
+            raise invalid_value("runs", expected, f"{runs[0]} and {path}")
         weights = [w for layer in model.saved_layers().values() for w in layer.weights]
         # In float64, so that equal weights stay exactly what they are.
         parts = [share * weight.numpy().astype(np.float64) for weight in weights]

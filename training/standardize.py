@@ -20,7 +20,6 @@ from sat_tf.layers.encoder_names import check_encoder
 from sat_tf.util.commands import check_file, exit_status, loading
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields
-from sat_tf.util.files import sync
 from training.run.decide import Settings, check_data_dir, parse_settings
 
 if TYPE_CHECKING:
@@ -51,32 +50,6 @@ class Arguments:
         check_fields(self)
 
 
-def check_files(encoder: EncoderConfig, out: Path) -> None:
-    """Checks that there is an encoder to standardise, before TensorFlow is loaded.
-
-    Raises:
-        ValueError: The message names the flag.
-    """
-    check_encoder(encoder)
-    known = encoder.name.startswith(("keras_hub:", "vgg")) or JOIN in encoder.name
-    if not known:
-        expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
-        raise invalid_value("--encoder.name", expected, encoder.name, "key")
-    parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
-    if files == ["imagenet"]:  # of each
-        files *= len(parts)
-    if not files or not all(map(_has_weights, parts, files)):
-        expected = "weights files, or `imagenet` for networks of keras.applications"
-        raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
-    if not out.name.endswith(".weights.h5"):
-        raise invalid_value("--out", "a name that ends in .weights.h5", out)
-
-
-def _has_weights(part: str, file: str) -> bool:
-    downloaded = file == "imagenet" and not part.startswith("keras_hub:")
-    return downloaded or Path(file).is_file()
-
-
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
@@ -87,44 +60,57 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> int:
-    """Measures the channels on training images and writes the weights, whole or not at all.
-
-    A killed process may leave its folder beside them, `.NAME.*`.
-    """
+    """Measures the channels on training images and writes the weights, whole or not at all."""
     config, out = arguments.config, arguments.out
     check_files(config.encoder, out)
     check_data_dir(config, arguments.data_dir)
     check_file("--out", out)
-    # Beside the file, for a rename: it appears, or is replaced, once it is whole.
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        whole = Path(folder) / out.name
-        channels = write_weights(arguments, whole)
-        sync(whole)
-        os.replace(whole, out)
-    print(f"Wrote {out}. {channels}")
-    return 0
-
-
-def write_weights(arguments: Arguments, out: Path) -> str:
-    """Writes the weights; returns a sentence on the channels before."""
-    config = arguments.config
     with loading():
         from training.data.readers import load_split
         from training.run.model import new_model
 
         split = load_split(config.data, "train", arguments.data_dir)
-        if arguments.compact:
-            round_weights(config.encoder, out)
-            config = replace(config, encoder=replace(config.encoder, weights=str(out)))
-        encoder = new_model(config.captioner, 4, config.fit.precision).encoder
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]
-    examples = [split.examples[index] for index in order]
-    mean, deviation = channel_statistics(encoder, examples, config.encoder.resize)
-    standardize(config.encoder, out, mean, deviation)
-    return (
-        f"Before, {len(mean)} channels had means of up to {np.abs(mean).max():.2f} and deviations "
-        f"of {deviation.min():.2f} to {deviation.max():.2f}, over {len(examples):,} images."
+    examples, encoder = [split.examples[index] for index in order], config.encoder
+    # Beside the file, for a rename: it appears, or is replaced, once it is whole.
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        whole = Path(folder) / out.name
+        if arguments.compact:
+            round_weights(encoder, whole)
+            encoder = replace(encoder, weights=str(whole))
+        model = new_model(replace(config, encoder=encoder).captioner, 4, config.fit.precision)
+        mean, deviation = channel_statistics(model.encoder, examples, encoder.resize)
+        standardize(encoder, whole, mean, deviation)
+        os.replace(whole, out)
+    print(
+        f"Wrote {out}. Before, {len(mean)} channels had means of up to {np.abs(mean).max():.2f} "
+        f"and deviations of {deviation.min():.2f} to {deviation.max():.2f}, over "
+        f"{len(examples):,} images."
     )
+    return 0
+
+
+def check_files(encoder: EncoderConfig, out: Path) -> None:
+    """Checks that there is an encoder to standardise, before TensorFlow is loaded.
+
+    Raises:
+        ValueError: The message names the flag.
+    """
+    check_encoder(encoder)
+    if not (encoder.name.startswith(("keras_hub:", "vgg")) or JOIN in encoder.name):
+        expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
+        raise invalid_value("--encoder.name", expected, encoder.name, "key")
+    parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
+    files *= len(parts) if files == ["imagenet"] else 1  # of each
+    usable = (
+        Path(file).is_file() or (file == "imagenet" and not part.startswith("keras_hub:"))
+        for part, file in zip(parts, files, strict=bool(files))
+    )
+    if not files or not all(usable):
+        expected = "weights files, or `imagenet` for networks of keras.applications"
+        raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
+    if not out.name.endswith(".weights.h5"):
+        raise invalid_value("--out", "a name that ends in .weights.h5", out)
 
 
 def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.ndarray]:
@@ -199,11 +185,7 @@ def standardize(
 
 
 def round_weights(config: EncoderConfig, target: str | Path) -> None:
-    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
-
-    A decoder that is trained on the annotations of rounded weights sees the same ones when it is
-    published. Arguments are those of `standardize`.
-    """
+    """Rounds weights to the 8 bits of a published captioner; arguments as for `standardize`."""
     from sat_tf.inference.packing import pack, unpack
 
     network = _loaded(config)

@@ -150,10 +150,19 @@ def test_a_folder_of_something_else_is_left_alone(soft_run, tuned, mean, capsys)
     assert averaged(mean, tuned, soft_run) == 2
 
 
-def test_runs_that_were_drawn_apart_are_refused(soft_run, hard_run, tmp_path, capsys):
-    assert averaged(tmp_path / "out", soft_run, hard_run) == 2
+def test_runs_of_independent_weights_are_refused(soft_run, tmp_path, capsys):
+    other = shutil.copytree(soft_run, tmp_path / "other")
+    random = np.random.default_rng(0)
+
+    def draw(_, entry: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(entry, h5py.Dataset):
+            entry[...] = random.normal(size=entry.shape)
+
+    with h5py.File(other / "best.weights.h5", "r+") as file:
+        file.visititems(draw)
+    assert averaged(tmp_path / "out", soft_run, other) == 2
     message = capsys.readouterr().err
-    assert "expected runs that started from one another" in message and str(hard_run) in message
+    assert "expected runs that started from one another" in message and str(other) in message
     assert not (tmp_path / "out").exists()
 
 
