@@ -166,11 +166,12 @@ def report_page(
         images: Of each image `image` (a data URL), `name`, `hypotheses` (see `hypothesis_data`),
             and by choice `crop`, `references`, `remarks` on the best caption, `scores` and `rank`,
             the number to sort by.
-        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is.
+        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is;
+            those with a `label` are shown under the first picture.
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.
         rank_name: Name of the number to sort by.
-        charts: Above the images: `text`, `x` and `y` (names of the axes), `bars` (`[left, right,
+        charts: Folded, with the scores: `text`, `x` and `y` (names of the axes), `bars` (`[left, right,
             height, text]`) or `lines` (`name` and `points`, `[x, y]`), and by choice `diagonal`,
             which stands for equality.
     """

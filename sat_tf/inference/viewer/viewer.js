@@ -10,6 +10,7 @@ const SatViewer = (() => {
   const TILE = 320; // pixels, of the picture that is saved
   const EVEN = 1.1; // a map whose brightest place has less than this over its mean counts as even
   const HEAT = [[13, 8, 135], [156, 23, 158], [237, 121, 83], [240, 249, 33]]; // from dark blue to yellow
+  const QUIET = new Set("the and with for from near next that this there are was has his her its their one some into onto over under behind while".split(" ")); // no content
   const KINDS = { soft: "Soft attention", hard: "Hard attention", none: "No attention" };
 
   function element(tag, attributes = {}, ...children) {
@@ -322,7 +323,7 @@ const SatViewer = (() => {
       if (scores) parts.push(element("p", { class: "quiet" }, Object.entries(scores).map(([name, value]) => `${name} ${value}`).join(" · ")));
       if (references.length) {
         const items = references.map((text) => element("li", { dir: direction(text, lang), lang }, text));
-        parts.push(element("details", {}, element("summary", {}, `${references.length} reference captions`), element("ul", { class: "references" }, ...items)));
+        parts.push(element("details", {}, element("summary", {}, `${references.length} reference caption${references.length > 1 ? "s" : ""}`), element("ul", { class: "references" }, ...items)));
       }
       return parts;
     }
@@ -359,9 +360,12 @@ const SatViewer = (() => {
       this.panel.refresh();
     }
 
-    // The word whose map stands out most: the one to begin with.
+    // The content word whose map stands out most, or without maps the longest: the one to begin with.
     striking() {
-      const heights = this.maps.map((weights, i) => (weights && (this.hypothesis.words[i].text.length > 2 || !this.sentence.hidden) ? Math.max(...weights) : 0));
+      const heights = this.hypothesis.words.map(({ text }, i) => {
+        if (this.sentence.hidden && (text.length < 3 || QUIET.has(text))) return 0;
+        return this.looks ? Math.max(...(this.maps[i] || [0])) : text.length;
+      });
       return Math.max(0, heights.indexOf(Math.max(...heights)));
     }
 
@@ -585,11 +589,26 @@ const SatViewer = (() => {
       this.viewer = element("div");
       this.list = element("ol", { class: "images" });
       this.count = element("p", { class: "quiet", role: "status" });
-      // Side by side, so that the first image is on the first screen.
-      const facts = element("div", { class: "facts" }, ...this.scores(), ...[...(this.report.charts || []), ...this.histogram()].map(chart));
-      host.replaceChildren(facts, ...this.notes(), this.viewer, this.tools(), this.count, this.list);
+      host.replaceChildren(this.viewer, ...this.strip(), ...this.facts(), this.tools(), this.count, this.list);
       this.refresh();
       if (report.images.length) this.open(this.shown[0]);
+    }
+
+    // The main scores, under the first picture.
+    strip() {
+      const main = this.report.scores.filter((row) => row.label);
+      if (!main.length) return [];
+      return [element("dl", { class: "strip" }, ...main.map((row) => element("div", {}, element("dt", {}, row.label), element("dd", {}, row.value, ...(row.interval ? [element("small", { class: "quiet" }, ` ${row.interval}`)] : [])))))];
+    }
+
+    // All scores, charts and notes, folded.
+    facts() {
+      const charts = [...(this.report.charts || []), ...this.histogram()].map(chart);
+      const [scores, notes] = [this.scores(), this.notes()];
+      if (!(scores.length + charts.length + notes.length)) return [];
+      const named = [scores.length && "scores", charts.length && "charts", notes.length && "notes"].filter(Boolean);
+      const said = new Intl.ListFormat("en").format(named);
+      return [element("details", { class: "folded" }, element("summary", {}, `All ${said}`), ...notes, element("div", { class: "facts" }, ...scores, ...charts))];
     }
 
     scores() {
@@ -604,7 +623,7 @@ const SatViewer = (() => {
 
     histogram() {
       const values = this.report.images.map((image) => image.rank).filter((value) => value != null);
-      if (values.length < 10) return [];
+      if (new Set(values).size < 10) return []; // too few to show a distribution
       const low = Math.min(...values);
       const wide = (Math.max(...values) - low || 1) / 24;
       const counts = new Array(24).fill(0);
@@ -647,6 +666,7 @@ const SatViewer = (() => {
       this.panel.clear();
       const viewer = new Viewer(this.viewer, { ...this.report.common, ...image }, this.panel);
       viewer.said.after(this.panel.root);
+      this.panel.look(viewer.striking(), viewer);
       [...this.list.querySelectorAll("button")].forEach((button, i) => {
         if (this.shown[i] === image) button.setAttribute("aria-current", "true");
         else button.removeAttribute("aria-current");
