@@ -33,13 +33,8 @@ from training.data.examples import Split, canonical_split
 from training.data.readers import load_split
 from training.evaluation.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
 from training.evaluation.pointing import SIZES, sums_and_sizes
-from training.evaluation.report import (
-    CAPTIONS_FILE,
-    REPORT_FILE,
-    number,
-    parse_captions,
-    read_grounding,
-)
+from training.evaluation.report import CAPTIONS_FILE, REPORT_FILE, number
+from training.evaluation.results import parse_captions, read_grounding
 from training.evaluation.scores import CaptionScores, paired_over_seeds, score_captions
 
 T = TypeVar("T")
@@ -296,7 +291,7 @@ def difference_table(differences: Mapping[str, Sequence[Interval]]) -> str:
         row = [name]
         for found in intervals:
             by, low, high = (number(name, value, sign="+") for value in found)
-            row += [by, "-" if math.isnan(found.low) else f"[{low}, {high}]"]
+            row += [by, "" if math.isnan(found.low) else f"[{low}, {high}]"]
         rows.append(row)
     return text_table(rows, left=range(0, 2 * count + 1, 2))
 

@@ -35,11 +35,10 @@ from training.evaluation.report import (
     CAPTIONS_FILE,
     MARKDOWN_FILE,
     REPORT_FILE,
-    captions_of,
     package_versions,
-    parse_captions,
     write_evaluation,
 )
+from training.evaluation.results import captions_of, parse_captions
 from training.evaluation.scores import score_captions
 from training.run.config import read_run_config
 from training.run.decide import check_apart, peek_flag
@@ -263,7 +262,7 @@ def evaluate_captions(arguments: Arguments) -> None:
     }
     report["seconds"] = seconds
     rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
-    heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
+    heading = f"{path.name} on {len(captions):,} {split.name} images of {data.name}"
     out = arguments.out or RunFolder(path.with_suffix("")).evaluation(split.name)
     write_evaluation(out, heading, report, rows)
 

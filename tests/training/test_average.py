@@ -151,7 +151,8 @@ def test_a_folder_of_something_else_is_left_alone(soft_run, tuned, mean, capsys)
 
 
 def test_runs_of_independent_weights_are_refused(soft_run, tmp_path, capsys):
-    other = shutil.copytree(soft_run, tmp_path / "other")
+    known = shutil.ignore_patterns("familiarity.json", "confidence.json")
+    other = shutil.copytree(soft_run, tmp_path / "other", ignore=known)
     random = np.random.default_rng(0)
 
     def draw(_, entry: h5py.Group | h5py.Dataset) -> None:

@@ -25,7 +25,7 @@ from training.data.input_source import open_input_source
 from training.evaluation.bounds import SAMPLES, Bounds
 from training.evaluation.deletion import SHARES, delete
 from training.evaluation.grounding import BoxGrounding, ground, ground_drawn
-from training.evaluation.page import Evaluation, write_report_page
+from training.evaluation.page import write_report_page
 from training.evaluation.reading import Reading
 from training.evaluation.report import caption_rows, package_versions, write_evaluation
 from training.evaluation.scores import score_captions
@@ -67,6 +67,23 @@ class Request:
     figures: int | None = None
     deletion: bool = False
     learn_confidence: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Captions of a split and their scores.
+
+    Attributes:
+        report: Scores, intervals and notes, see `write_report`.
+        captions: Image id -> caption.
+        cider: Image id -> CIDEr of its caption.
+        grounding: Grounding of maps in boxes, those of `--boxes` if there are any.
+    """
+
+    report: dict[str, Any]
+    captions: dict[str, Caption]
+    cider: dict[str, float]
+    grounding: BoxGrounding
 
 
 def evaluate_run(
@@ -111,8 +128,9 @@ def evaluate_run(
     if request.deletion:
         _delete(reading, found)
     report["seconds"]["evaluation"] = time.monotonic() - start
-    title = f"{settings['recipe']}: {data.name} {split.name}"
-    heading = f"{title}, {len(found.captions):,} images, beam {search.beam}"
+    count = len(found.captions)
+    title = f"{settings['recipe']} on {count:,} {split.name} image{'' if count == 1 else 's'}"
+    heading = f"{title}, beam {search.beam}"
     rows = caption_rows(found.captions, found.grounding.by_image)
     write_evaluation(request.out, heading, report, rows)
     figures = FIGURES if request.figures is None else request.figures

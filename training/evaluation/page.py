@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.inference.captions import Caption
-from sat_tf.inference.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder
 from sat_tf.inference.viewer import common_facts, image_entry, report_page
 from sat_tf.util.files import write_atomically
 from training.evaluation.report import HEADLINE, SIGNATURE, number, score_rows
 
 if TYPE_CHECKING:
-    from training.evaluation.grounding import BoxGrounding
+    from training.evaluation.evaluation import Evaluation
     from training.evaluation.reading import Reading
 
 PAGE_FILE = "index.html"
-DIAGRAM_TEXT = (
+MAIN = {"cider": "CIDEr", "bleu_4": "BLEU-4", "pointing_game": "Pointing game", "meteor": "METEOR"}
+"""Scores under the first picture, those of the first three that there are."""
+_LEAST_WORDS, _LEAST_BINS = 200, 3  # of the diagram of confidence, and epochs of the curve
+_DIAGRAM = (
     "Share of predicted next {0} that are right, by the probability given to them (teacher-forced "
     "over the references). On the diagonal, a probability can be taken at its word; below it, the "
     "model is too sure. Wider bars hold more {0}."
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Captions of a split and their scores.
-
-    Attributes:
-        report: Scores, intervals and notes, see `write_report`.
-        captions: Image id -> caption.
-        cider: Image id -> CIDEr of its caption.
-        grounding: Grounding of maps in boxes, those of `--boxes` if there are any.
-    """
-
-    report: dict[str, Any]
-    captions: dict[str, Caption]
-    cider: dict[str, float]
-    grounding: BoxGrounding
+_RISK = (
+    "Wrong captions among those that are answered, by the share that is: the least sure are "
+    "left out first. A caption is right if every content word matches a reference."
+)
 
 
 def write_report_page(
@@ -50,16 +38,22 @@ def write_report_page(
     """Writes the page of an evaluation, with the first `count` images; returns its path."""
     captioner, report = reading.captioner, found.report
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
+    main = [name for name in MAIN if name in scores][:3]
     rows = [
-        dict(zip(("name", "value", "interval"), row, strict=False)) | {"text": HEADLINE[row[0]]}
+        dict(zip(("name", "value", "interval"), row, strict=False))
+        | {"text": HEADLINE[row[0]]}
+        | ({"label": MAIN[row[0]]} if row[0] in main else {})
         for row in score_rows(scores, report["intervals"])
     ]
-    common = common_facts(captioner, report["recipe"])
-    unit = captioner.vocabulary.unit
-    charts = [reliability_chart(report["calibration"], unit), *risk_chart(report)]
+    rows.sort(key=lambda row: main.index(row["name"]) if row["name"] in main else len(main))
+    charts = reliability_chart(report["calibration"], captioner.vocabulary.unit)
+    if "confidence" in report:
+        lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
+        charts.append({"x": "answered, %", "y": "wrong, %", "lines": lines, "text": _RISK})
     charts += learning_curve(RunFolder(captioner.path).logs)
-    images = page_images(reading, found, count)
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
+    common = common_facts(captioner, report["recipe"])
+    images = page_images(reading, found, count)
     page = report_page(title, images, rows, notes, common, "CIDEr", charts)
     write_atomically(out / PAGE_FILE, page)
     return out / PAGE_FILE
@@ -90,16 +84,18 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
         yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
 
 
-def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> dict[str, Any]:
-    """Returns the chart of accuracy against confidence; see `sat_tf.inference.viewer.report_page`.
+def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> list[dict[str, Any]]:
+    """Returns the chart of accuracy against confidence; none if there are too few words.
 
     Args:
         bins: `words`, `confidence` and `accuracy` by bin, see `Reliability`.
         unit: Name of the tokens.
     """
     words, confidence, accuracy = (bins[name] for name in ("words", "confidence", "accuracy"))
+    if words.sum() < _LEAST_WORDS or np.count_nonzero(words) < _LEAST_BINS:
+        return []
     side = 100 / len(words)
-    share = np.sqrt(words / max(words.max(), 1))
+    share = np.sqrt(words / words.max())
     bars = []
     for index in np.flatnonzero(words):
         centre, half = side * (index + 0.5), side * max(share[index], 0.08) / 2
@@ -109,30 +105,18 @@ def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> di
         )
         bars.append([centre - half, centre + half, float(accuracy[index]), text])
     axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
-    return axes | {"bars": bars, "text": DIAGRAM_TEXT.format(unit)}
-
-
-def risk_chart(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the chart of risk against coverage; none of a report without confidence."""
-    if "confidence" not in report:
-        return []
-    lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
-    text = (
-        "Wrong captions among those that are answered, by the share that is: the least sure are "
-        "left out first. A caption is right if every content word matches a reference."
-    )
-    return [{"x": "answered, %", "y": "wrong, %", "lines": lines, "text": text}]
+    return [axes | {"bars": bars, "text": _DIAGRAM.format(unit)}]
 
 
 def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
-    """Returns the chart of a run's loss over its epochs; none if its logs have no two of them."""
+    """Returns the chart of a run's loss over its epochs; none of fewer than three."""
     from training.run.logs import read_scalar
 
     parts = {"train": "training", "validation": "dev split"}
     lines = [
         {"name": name, "points": [[epoch + 1, value] for epoch, value in points]}
         for part, name in parts.items()
-        if len(points := read_scalar(log_dir / part, "objective/nll")) > 1
+        if len(points := read_scalar(log_dir / part, "objective/nll")) >= _LEAST_BINS
     ]
     text = "Negative log-likelihood of the references, nats per word, by epoch."
     return [{"x": "epoch", "y": "nats", "lines": lines, "text": text}] if lines else []

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import math
 import platform
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sat_tf.images.pillow import decode, read_content
 from sat_tf.util.fields import flat
 from sat_tf.util.files import write_atomically, write_json
 from sat_tf.util.text_tables import markdown_cell, markdown_table, text_table
-from training.data.examples import DataError, Example, Split, StoredImage
+from training.evaluation.results import GROUNDING_KEY
 
 if TYPE_CHECKING:
     from sat_tf.inference.captions import Caption
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 CAPTIONS_FILE = "captions.json"
-_CAPTION_FORMS = (
-    'write [{"image_id": NAME, "caption": TEXT}, ...], lines of such objects, or {NAME: TEXT, ...}'
-)
-GROUNDING_KEY = "grounding"
-"""Key of a row: the grounding of its image, see `training.evaluation.pointing.image_means`."""
 
 SIGNATURE = "Scores with another signature are not comparable: {}"
 """Sentence on what other scores have to share."""
@@ -52,14 +43,6 @@ HEADLINE = {
     "deletion_ratio": "that fall over the one without random places",
 }
 """Scores on the console, each with what it is; the report has all."""
-
-_GROUPS = {
-    "Likelihood and calibration": ("nll", "perplexity", "calibration", "next_word")
-    + ("captions_right", "confidence", "errors_unanswered"),
-    "Where attention points": ("pointing", "attention", "correctness", "box_share", "generated")
-    + ("nll_phrase", "deletion"),
-}
-"""Headings of scores in `report.md` and how the names of theirs begin; captions' come first."""
 
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("tensorflow-datasets",)
@@ -136,143 +119,6 @@ def caption_rows(
     return rows
 
 
-def parse_captions(content: bytes, path: Path) -> dict[str, str]:
-    """Parses a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
-
-    It may also be lines of such objects, with `image` for the id as `training.caption --json`
-    prints them, or an object with the captions by their images.
-
-    Args:
-        content: Content of the file. An id may be a number; other keys are ignored.
-        path: Path of the file, for messages.
-
-    Returns:
-        Image id -> caption, in the order of the file.
-
-    Raises:
-        DataError: Another format, or an image with two captions.
-    """
-    try:
-        rows = _json_values(content)
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}; {_CAPTION_FORMS}.") from error
-    if isinstance(rows, dict) and "caption" in rows and not {"image", "image_id"}.isdisjoint(rows):
-        rows = [rows]
-    elif isinstance(rows, dict) and all(isinstance(text, str) for text in rows.values()):
-        rows = [{"image_id": name, "caption": text} for name, text in rows.items()]
-    if not isinstance(rows, list):
-        got = f"got a JSON {type(rows).__name__}"
-        raise DataError(f"{path}: expected a list of captions, {got}; {_CAPTION_FORMS}.")
-    captions: dict[str, str] = {}
-    for number, row in enumerate(rows, start=1):
-        where = f"{path}, caption {number}"
-        image_id, caption = _fields(row, where)
-        if image_id in captions:
-            raise DataError(f"{where}: image {image_id!r} has one already.")
-        captions[image_id] = caption
-    return captions
-
-
-def _json_values(content: bytes) -> Any:
-    """The JSON value of a file, or a list of those of its lines."""
-    try:
-        return json.loads(content)
-    except ValueError:
-        lines = [line for line in content.splitlines() if line.strip()]
-        if len(lines) < 2:
-            raise
-        return [json.loads(line) for line in lines]
-
-
-def _fields(row: Any, where: str) -> tuple[str, str]:
-    key = "image" if isinstance(row, dict) and "image_id" not in row else "image_id"
-    if not isinstance(row, dict) or not {key, "caption"} <= set(row):
-        raise DataError(f"{where}: expected an object with `image_id` and `caption`, got {row!r}.")
-    image_id, caption = row[key], row["caption"]
-    if isinstance(image_id, bool) or not isinstance(image_id, (int, str)):
-        raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
-    if not isinstance(caption, str):
-        raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
-    # The readers of caption files load what captioning without TensorFlow does not install.
-    from training.data.readers.records import has_half_character
-
-    for key, text in (("image_id", str(image_id)), ("caption", caption)):
-        if has_half_character(text):
-            raise DataError(f"{where}: half a character (a lone surrogate) in `{key}`, {text!r}.")
-    return str(image_id), caption
-
-
-def captions_of(
-    split: Split, captions: Mapping[str, str], path: Path, others: Collection[str] = ()
-) -> dict[str, str]:
-    """Selects the caption of each example of a split, in its order.
-
-    Captions of images that the data set skips, and of `others`, the names of other splits' images,
-    are left out; an image that cannot be decoded needs none. Ids may be those of the caption file,
-    as in COCO's results, if none is the name of an image, or paths with one folder before all
-    names.
-
-    Raises:
-        DataError: Images without a caption, or captions of images the split does not have.
-    """
-    skipped = {image_id for image_id, _ in split.skipped}
-    known = [example.image_id for example in split.examples]
-    named = skipped | set(known)
-    if named.isdisjoint(captions):
-        captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
-    if named.isdisjoint(captions):
-        captions = _without_folder(captions, named, {*named, *others})
-    captions = {name: text for name, text in captions.items() if name not in {*others} - named}
-    unknown = [image_id for image_id in captions if image_id not in named]
-    divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
-    divided = "" if split.held_out is None else divided
-    if unknown:
-        raise DataError(
-            f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
-            f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
-            f"{divided}"
-        )
-    lacking = [example for example in split.examples if example.image_id not in captions]
-    missing = [example.image_id for example in lacking if _can_be_read(example)]
-    if missing := known if len(lacking) == len(known) else missing:
-        raise DataError(
-            f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
-            f"caption, such as {missing[0]!r}.{divided}"
-        )
-    return {image_id: captions[image_id] for image_id in known if image_id in captions}
-
-
-def _without_folder(
-    captions: Mapping[str, str], named: Collection[str], known: Collection[str]
-) -> Mapping[str, str]:
-    """Removes the folder that stands before all names, if known names of images remain."""
-    for path in captions:
-        parts = path.split("/")
-        for start in range(1, len(parts)):
-            folder = "/".join(parts[:start]) + "/"
-            rest = {name.removeprefix(folder): text for name, text in captions.items()}
-            if path.removeprefix(folder) in named and rest.keys() <= {*known}:
-                return rest
-    return captions
-
-
-def _can_be_read(example: Example) -> bool:
-    image = example.image
-    if isinstance(image, np.ndarray):
-        return True
-    try:
-        decode(read_content(image.read_bytes() if isinstance(image, StoredImage) else image))
-    except ValueError:
-        return False
-    return True
-
-
-def read_grounding(path: Path) -> dict[str, dict[str, float]]:
-    """Reads image id -> grounding from the rows of `captions.json` that have it."""
-    rows = json.loads(path.read_bytes())
-    return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}
-
-
 def number(score: str, value: float | None, sign: str = "") -> str:
     """Formats the value of a score; one that is None or not finite is "undefined".
 
@@ -300,11 +146,11 @@ def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[
 
 
 def interval_text(name: str, interval: Any) -> str:
-    """Formats the ends of an interval, the last two of its numbers; a dash if undefined."""
+    """Formats the ends of an interval, the last two of its numbers; empty if undefined."""
     ends = interval.values() if isinstance(interval, Mapping) else interval
     low, high = list(ends)[-2:]
     undefined = low is None or not math.isfinite(low)
-    return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
+    return "" if undefined else f"[{number(name, low)}, {number(name, high)}]"
 
 
 def _plain(value: Any) -> Any:
@@ -324,11 +170,6 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _group(score: str) -> str:
-    found = [name for name, starts in _GROUPS.items() if score.startswith(starts)]
-    return found[-1] if found else "Captions"  # nll_phrase is attention's, nll is not
-
-
 def _markdown(report: Mapping[str, Any]) -> str:
     """Formats scores and nested mappings as tables, all single values as one table in between."""
     title = " ".join(str(report[key]) for key in ("recipe", "split") if key in report)
@@ -336,12 +177,7 @@ def _markdown(report: Mapping[str, Any]) -> str:
     if isinstance(report.get("scores"), Mapping):
         intervals = report.get("intervals") or {}
         header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
-        groups: dict[str, list[list[str]]] = {"Captions": []} | {name: [] for name in _GROUPS}
-        for row in score_rows(report["scores"], intervals):
-            groups[_group(row[0])].append(row)
-        parts.append("## Scores")
-        for name, rows in groups.items():
-            parts += [f"### {name}", markdown_table(header, rows)] if rows else []
+        parts += ["## Scores", markdown_table(header, score_rows(report["scores"], intervals))]
         if report.get("signature"):
             parts.append(SIGNATURE.format(f"`{report['signature']}`"))
     if report.get("notes"):

@@ -12,8 +12,9 @@ import sat_tf
 from tests.page_data import decode_map, embedded
 from training.data.examples import Split
 from training.data.readers import scenes
+from training.evaluation.evaluation import Evaluation
 from training.evaluation.grounding import BoxGrounding
-from training.evaluation.page import Evaluation, learning_curve, page_images, reliability_chart
+from training.evaluation.page import learning_curve, page_images, reliability_chart
 from training.evaluation.reading import Reading
 from training.metrics.calibration import WordConfidence, reliability
 
@@ -32,6 +33,8 @@ def test_the_page_shows_the_report(run_dir):
     report = json.loads((run_dir / "evaluation" / "dev" / "report.json").read_text())
     shown = {row["name"]: row["value"] for row in data["scores"]}
     assert shown["bleu_4"] == "undefined" and report["scores"]["bleu_4"] is None  # hardly trained
+    labels = [row["label"] for row in data["scores"] if "label" in row]
+    assert labels[:2] == ["CIDEr", "BLEU-4"] and len(labels) <= 3
     assert shown["bleu_1"] == f"{report['scores']['bleu_1']:.2f}"
     assert data["common"]["lang"] == "en" and data["notes"][:-1] == report["notes"]
     assert data["notes"][-1].endswith(f": {report['signature']}")
@@ -66,13 +69,18 @@ def test_an_undefined_cider_is_called_so(soft_run):
 
 
 def test_charts_have_a_bar_for_each_bin_with_words_and_a_curve_of_the_epochs(soft_run, tmp_path):
-    words = WordConfidence(np.array([0.05, 0.55, 0.56]), np.array([0, 1, 0]), np.arange(3))
-    drawn = reliability_chart(reliability(words, bins=10)._asdict(), "characters")
+    words = WordConfidence(np.tile([0.05, 0.55, 0.56, 0.95], 50), np.tile([0, 1, 0, 1], 50), None)
+    words = words._replace(image=np.arange(200))
+    bins = reliability(words, bins=10)._asdict()
+    (drawn,) = reliability_chart(bins, "characters")
     assert [bar[2:] for bar in drawn["bars"]] == [
-        [0.0, "1 characters, confidence 5 %, right 0 %"],
-        [50.0, "2 characters, confidence 56 %, right 50 %"],
+        [0.0, "50 characters, confidence 5 %, right 0 %"],
+        [50.0, "100 characters, confidence 56 %, right 50 %"],
+        [100.0, "50 characters, confidence 95 %, right 100 %"],
     ]
-    _, curve = data_of(soft_run)["charts"]
+    assert reliability_chart(bins | {"words": bins["words"] // 2}) == []
+    charts = data_of(soft_run)["charts"]
+    curve = charts[-1]
     assert [line["name"] for line in curve["lines"]] == ["training", "dev split"]
     for line in curve["lines"]:
         epochs = [epoch for epoch, _ in line["points"]]
