@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.run_folder import RunFolder
+from sat_tf.inference.run_folder import RunFolder
 from sat_tf.inference.viewer import common_facts, image_entry, report_page
 from sat_tf.util.files import write_atomically
 from training.evaluation.report import HEADLINE, SIGNATURE, number, score_rows
