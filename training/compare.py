@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import string
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 import tyro
 
 from sat_tf.inference.published import locate, output_dir
 from sat_tf.inference.run_folder import SYSTEM_KEY, RunFolder
-from sat_tf.scores.tokens import ScoreTokens, check_tokens, default_tokens
+from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
 from sat_tf.text.detokenize import primary
 from sat_tf.util.commands import command_line, exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
@@ -31,13 +30,11 @@ from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
 from training.data.readers import load_split
-from training.evaluation.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
+from training.evaluation.bootstrap import SAMPLES, few_images_note, resampled_means
 from training.evaluation.pointing import SIZES, sums_and_sizes
 from training.evaluation.report import CAPTIONS_FILE, REPORT_FILE, number
 from training.evaluation.results import parse_captions, read_grounding
-from training.evaluation.scores import CaptionScores, paired_over_seeds, score_captions
-
-T = TypeVar("T")
+from training.evaluation.scores import paired_over_seeds, score_captions
 
 LABELS = string.ascii_uppercase
 """Names of the systems, in the order given."""
@@ -72,8 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> str:
     """Returns the comparison as text."""
-    runs, split = arguments.runs, canonical_split(arguments.split)
-    seeds = arguments.seeds
+    runs, split, seeds = arguments.runs, canonical_split(arguments.split), arguments.seeds
     if not 2 <= len(runs) / seeds <= len(LABELS):
         raise invalid_value("runs", f"{2 * seeds} to {len(LABELS) * seeds} folders", len(runs))
     if len(runs) % seeds:
@@ -81,12 +77,10 @@ def run(arguments: Arguments) -> str:
     found = [Evaluated.read(evaluation_folder(path, split), split) for path in runs]
     systems = zip(LABELS, _by_system(runs, seeds), strict=False)
     lines = [f"{label}: {', '.join(map(str, paths))}" for label, paths in systems]
-    lines += compare(found, arguments)
-    return "\n".join(lines).rstrip()
+    return "\n".join([*lines, *compare(found, arguments)]).rstrip()
 
 
-def _by_system(values: Sequence[T], seeds: int) -> list[Sequence[T]]:
-    """Groups values of evaluations, of which `seeds` in a row are one system's."""
+def _by_system(values: Sequence, seeds: int) -> list[Sequence]:
     return [values[start : start + seeds] for start in range(0, len(values), seeds)]
 
 
@@ -120,7 +114,7 @@ class Evaluated:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:
-        """Reads a report, and captions and grounding beside it.
+        """Reads a report with its captions and their grounding.
 
         Raises:
             ValueError: One is missing, or the report is of something else or on another split.
@@ -145,11 +139,6 @@ class Evaluated:
         """The data set it was made on."""
         return from_dict(DataConfig, self.report["configuration"]["data"])
 
-    @property
-    def boxes(self) -> str | None:
-        """SHA-256 of the boxes it was measured with, if any."""
-        return (self.report.get("grounding") or {}).get("boxes")
-
 
 def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
     """Compares evaluations of captioners, those of a system one after the other.
@@ -170,40 +159,38 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
     if not shared:
         raise ValueError("The evaluations have no image in common.")
     references = split.references(of=shared)
-    scores = [
-        score_captions(
-            {image_id: one.captions[image_id] for image_id in references},
-            references,
-            tokens=tokens,
-            **one.data.splitting,
-        )
-        for one in found
-    ]
-    metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
+    scores = []
+    for one in found:
+        captions = {image_id: one.captions[image_id] for image_id in references}
+        scores.append(score_captions(captions, references, tokens=tokens, **one.data.splitting))
     first, *others = _by_system(scores, seeds)
-    table = {
-        name: [statistics.fmean(one.scores[name] for one in own) for own in (first, *others)]
-        for name in metrics
-    }
-    differences = {
-        name: [paired_over_seeds(own, first, name) for own in others] for name in metrics
-    }
-    of_phrases, maps_notes = grounded(found, list(references))
+    table, differences = {}, {}
+    for name in (name for name in _METRICS if all(name in one.scores for one in scores)):
+        table[name] = [np.mean([one.scores[name] for one in own]) for own in (first, *others)]
+        differences[name] = [paired_over_seeds(own, first, name) for own in others]
+    of_phrases, left_out = grounded(found, list(references))
     for name, (sums, sizes) in of_phrases.items():
         means = [np.mean(own, axis=0) for own in _by_system(sums, seeds)]
         table[name] = [one.sum() / sizes.sum() for one in means]
         differences[name] = [resampled_means(other - means[0], sizes) for other in means[1:]]
-    lines = [f"{split.name}, {len(shared)} images, {SAMPLES} resamples", ""]
+    labels = LABELS[: 1 + len(others)]
     rows = [[name, *(number(name, value) for value in own)] for name, own in table.items()]
-    lines += [text_table([["", *LABELS[: 1 + len(others)]], *rows]), ""]
-    lines += [difference_table(differences), ""]
-    few = [f"Note: {note}" for note in few_images_note(len(shared))]
-    lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *few, *maps_notes]
-    left_out = {image_id for one in found for image_id in one.captions} - set(references)
-    if left_out:
+    pairs = [["", *(cell for b in labels[1:] for cell in (f"{b} - {LABELS[0]}", "95 % interval"))]]
+    for name, intervals in differences.items():
+        pairs.append([name])
+        for one in intervals:
+            by, low, high = (number(name, value, sign="+") for value in one)
+            pairs[-1] += [by, "" if math.isnan(one.low) else f"[{low}, {high}]"]
+    lines = [f"{split.name}, {len(shared)} images, {SAMPLES} resamples", ""]
+    lines += [text_table([["", *labels], *rows]), ""]
+    lines += [text_table(pairs, left=range(0, 2 * len(labels) - 1, 2)), ""]
+    lines += [f"Signature: {scores[0].signature}", *_notes([one.notes for one in scores], seeds)]
+    lines += [f"Note: {note}" for note in (*few_images_note(len(shared)), *left_out)]
+    extra = {image_id for one in found for image_id in one.captions} - set(references)
+    if extra:
         lines.append(
-            f"Note: skipped images that only some have captioned: {len(left_out)}, such as "
-            f"{min(left_out)!r}."
+            f"Note: skipped images that only some have captioned: {len(extra)}, such as "
+            f"{min(extra)!r}."
         )
     return lines
 
@@ -261,10 +248,10 @@ def grounded(
 
     Returns:
         Score -> its sum in each image, `[N]` for each evaluation, and `[N]`, the phrases or words
-        that it is over. And notes: scores over different phrases are left out.
+        that it is over. And a note on scores over different phrases, which are left out.
     """
     scores, left_out = {}, []
-    boxes = {one.boxes for one in found} - {None}
+    boxes = {(one.report.get("grounding") or {}).get("boxes") for one in found} - {None}
     for name in SIZES:
         read = [sums_and_sizes(one.grounding, name, image_ids) for one in found]
         if any(one is None for one in read):
@@ -274,37 +261,19 @@ def grounded(
             scores[name] = list(sums), sizes[0]
         else:
             left_out.append(name)
-    if not left_out:
-        return scores, []
     reason = "the evaluations have other boxes, or see other parts of the images"
-    return scores, [f"Note: {', '.join(left_out)} left out: {reason}."]
+    return scores, [f"{', '.join(left_out)} left out: {reason}."] if left_out else []
 
 
-def difference_table(differences: Mapping[str, Sequence[Interval]]) -> str:
-    """Formats differences with their 95 % intervals: metric -> one per system but the first."""
-    count = len(next(iter(differences.values()), ()))
-    heads = [""]
-    for label in LABELS[1 : count + 1]:
-        heads += [f"{label} - {LABELS[0]}", "95 % interval"]
-    rows = [heads]
-    for name, intervals in differences.items():
-        row = [name]
-        for found in intervals:
-            by, low, high = (number(name, value, sign="+") for value in found)
-            row += [by, "" if math.isnan(found.low) else f"[{low}, {high}]"]
-        rows.append(row)
-    return text_table(rows, left=range(0, 2 * count + 1, 2))
-
-
-def notes(scores: Sequence[CaptionScores], seeds: int = 1) -> list[str]:
-    """Returns each note once, with the labels of the systems it is about, unless it is all."""
+def _notes(of_each: Sequence[Sequence[str]], seeds: int) -> list[str]:
+    """Each note once, with the labels of the systems it is about, unless it is all."""
     labels: dict[str, list[str]] = {}
-    for index, one in enumerate(scores):
-        for note in one.notes:
+    for index, notes in enumerate(of_each):
+        for note in notes:
             labels.setdefault(note, []).append(LABELS[index // seeds])
     return [
         f"Note: {note}"
-        if len(about) == len(scores)
+        if len(about) == len(of_each)
         else f"Note on {', '.join(dict.fromkeys(about))}: {note}"
         for note, about in labels.items()
     ]
