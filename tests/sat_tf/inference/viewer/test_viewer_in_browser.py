@@ -44,7 +44,7 @@ def page_of() -> str:
         shown.append({"image": photograph(), "name": f"{n}.jpg", "hypotheses": [first, other]})
         shown[-1] |= {"crop": crop, "references": ["a dog is running"], "rank": float(n)}
     common = {"grid": list(GRID), "kind": "hard", "model": "a captioner", "lang": "de"}
-    scores = [{"name": "BLEU-4", "value": "21.0", "interval": "[19.8, 22.4]"}]
+    scores = [{"name": "bleu_4", "label": "BLEU-4", "value": "21.0", "interval": "[19.8, 22.4]"}]
     return report_page("A report", shown, scores, ["A note."], common, "Log-probability")
 
 
@@ -89,6 +89,9 @@ def test_words_run_from_the_right_even_if_the_first_is_latin(open_report):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_word_brings_its_own_map_and_accessibility_has_no_violation(open_report, scheme):
     page = open_report(page_of(), scheme)
+    assert page.locator(".word[aria-current]").inner_text() == "dog"
+    page.keyboard.press("Tab")  # the first word
+    page.keyboard.press("Escape")
     plain = brightness(page.locator(".crop"), GRID)
     for word, cell in enumerate(CENTRES):
         page.locator(".word").nth(word).hover()
@@ -168,6 +171,10 @@ def test_images_are_sorted_and_searched_on_a_phone_too(open_report):
     page = open_report(page_of())
     page.get_by_label("Order").select_option("best")
     assert page.locator(".images span").first.inner_text() == "a dog runs 11"
+    assert page.locator(".strip").inner_text().split() == ["BLEU-4", "21.0", "[19.8,", "22.4]"]
+    assert not page.get_by_text("A note.").is_visible()
+    page.get_by_text("All scores, charts, and notes").click()
+    assert page.get_by_text("A note.").is_visible()
     page.get_by_label("Order").select_option("worst")
     assert page.locator(".images span").first.inner_text() == "a dog runs 0"
     page.get_by_label("Caption contains").fill("runs 7")
