@@ -20,7 +20,7 @@ import tyro
 
 from sat_tf.inference.published import locate, output_dir
 from sat_tf.inference.run_folder import SYSTEM_KEY, RunFolder
-from sat_tf.scores.score_tokens import ScoreTokens, check_tokens, default_tokens
+from sat_tf.scores.tokens import ScoreTokens, check_tokens, default_tokens
 from sat_tf.text.detokenize import primary
 from sat_tf.util.commands import command_line, exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
