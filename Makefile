@@ -32,12 +32,12 @@ train: $(RUN_STAMP) ## Train a captioner on the built-in scenes (ARGS="--recipe 
 
 # The run that is served, or a published captioner: make serve RUN=flickr8k_soft
 RUN ?= runs/scenes_soft
-# Where `serving.export` writes it: in a run's own folder, or below captioners/.
+# Where `serving.export_saved_model` writes it: in a run's own folder, or below captioners/.
 EXPORT_DIR = $(shell $(BIN)/python -c 'import sys; from sat_tf.inference import published; \
 	print(published.output_dir(sys.argv[1]) / "export")' '$(RUN)')
 
 serve: $(RUN_STAMP) ## Export a run (RUN=runs/scenes_soft) and serve it locally on port 8500.
-	$(BIN)/python -m serving.export --run-dir '$(RUN)'
+	$(BIN)/python -m serving.export_saved_model --run-dir '$(RUN)'
 	$(BIN)/python -m serving.local_server "$(EXPORT_DIR)" $(ARGS)
 
 demo: $(WEB_STAMP) ## Open a page that captions your photographs and shows where it looked.

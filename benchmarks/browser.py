@@ -1,6 +1,6 @@
 """Captions in a browser: `python -m benchmarks.browser SITE IMAGES`.
 
-SITE is of `serving.export --format web`. Headless Chromium captions photographs one after another,
+SITE is of `serving.export_web`. Headless Chromium captions photographs one after another,
 with files from this machine: time until the captioners are ready, of the first caption and of later
 ones, and memory of the page's process at the start and at the end. It takes Playwright.
 """

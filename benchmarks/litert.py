@@ -27,7 +27,8 @@ import sat_tf
 from benchmarks.measure import command, format_table, matrix_product, medians
 from sat_tf.images.pillow import read_content
 from sat_tf.scores import bleu
-from serving.export import Precision, export
+from serving import export_litert, export_saved_model
+from serving.export_litert import Precision
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.data.examples import Example
@@ -61,10 +62,10 @@ def run(
     data = replace(read_run_config(captioner.path).data, limit=images)
     examples = load_split(data, "dev", data_dir).examples
     with tempfile.TemporaryDirectory() as name:
-        folders = {_EXPORT: export(captioner, Path(name) / "saved_model")}
+        folders = {_EXPORT: export_saved_model.export(captioner, Path(name) / "saved_model")}
         for precision in precisions:
             out = Path(name) / precision
-            folders[precision] = export(captioner, out, None, "litert", precision)
+            folders[precision] = export_litert.export(captioner, out, None, precision)
         # Threads that exist already keep their cores, so each session has one thread of its own.
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
         captioners = {what: _open(what, folder, cores) for what, folder in folders.items()}

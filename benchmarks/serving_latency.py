@@ -18,7 +18,7 @@ import sat_tf
 from benchmarks.measure import command, format_table, medians, photograph
 from sat_tf.config import SearchConfig
 from sat_tf.inference.captioning import TrainedCaptioner
-from serving.export import export
+from serving.export_saved_model import export
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT, read_images
 

@@ -21,7 +21,7 @@ from sat_tf.util.errors import invalid_value
 from serving.saved_model import Signature, save_signatures
 from serving.signatures import SERVING_DEFAULT
 from serving.versions import CARD_FILE, write_version
-from serving.web.sources import named
+from serving.web.captions import named
 
 _CALLING = """
 ## Signature

@@ -5,7 +5,7 @@ Everything here loads what it needs when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from sat_tf.util.commands import loading
 from sat_tf.util.errors import RunError
 
 if TYPE_CHECKING:
-    from serving.web.app import View
     from training.run.signals import Interrupts
 
 
@@ -68,17 +67,3 @@ def export(run_dir: Path, out: Path | None, **others: Any) -> None:
     with loading():
         from digits.export import run
     run(run_dir, out, **others)
-
-
-def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -> View | None:
-    """Returns the view of the page for digit models: `serving.web`; see `digits.page.view`."""
-    from digits.page import view
-
-    return view(runs, at_end)
-
-
-def site(runs: Sequence[Path], folder: Path) -> dict[str, str]:
-    """Adds the view to a page without a server: `serving.export`; see `digits.export`."""
-    with loading():
-        from digits.export import add_to_site
-    return add_to_site(runs, folder)

@@ -52,8 +52,8 @@ napoleon_use_ivar = True  # fields of dataclasses are described once
 napoleon_custom_sections = [("Call arguments", "params_style"), ("Output", "returns_style")]
 
 # The page `live`, which `make docs` adds, as it takes minutes.
-_LIVE, _LIVE_MODELS = "live", ("flickr8k_soft", "flickr8k_hard", "flickr8k_none")
-_LIVE_MODELS += ("ram_28", "dram_pairs", "stn_rts")
+_LIVE, _LIVE_CAPTIONERS = "live", ("flickr8k_soft", "flickr8k_hard", "flickr8k_none")
+_LIVE_DIGITS = ("ram_28", "dram_pairs", "stn_rts")
 _LIVE_FRAME = """
 ```{raw} html
 <p><a href="live/index.html">Open it by itself</a></p>
@@ -139,10 +139,10 @@ def _write_live_page(app: Sphinx) -> None:
     app.config.live_page = app.config.live_page and app.builder.format == "html"
     if not app.config.live_page:
         return
-    from serving.web.site import write_site
+    from serving.export_web import write_site
 
     try:
-        write_site(Path(app.outdir, _LIVE), _LIVE_MODELS)
+        write_site(Path(app.outdir, _LIVE), _LIVE_CAPTIONERS, _LIVE_DIGITS)
     except ValueError as error:
         app.config.live_page = False
         print(f"The site has no live page. {error}")

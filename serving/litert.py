@@ -1,6 +1,6 @@
 """Caption photographs without TensorFlow: `python -m serving.litert FOLDER PHOTO ...`, or `load`.
 
-`python -m serving.export --format litert` writes the folder; `docs/edge.md` describes it.
+`python -m serving.export_litert` writes the folder; `docs/edge.md` describes it.
 """
 
 from __future__ import annotations

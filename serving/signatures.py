@@ -16,13 +16,18 @@ from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.confidence import UNFAMILIAR, Confidence, Familiarity, Limits
 from sat_tf.search import FLOOR, Hypotheses
 from sat_tf.text.vocabulary import Vocabulary
-from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM, LIMIT_OUTPUTS
 from serving.saved_model import Signature
 
 SERVING_DEFAULT = "serving_default"
 """Image files in, captions with the attention of the best out."""
 PIXELS = "pixels"
-"""The same for pixels, for callers whose images are not files: frames of a video, say."""
+"""The same for pixels, for callers whose images are not files, such as frames of a video."""
+EVERY_BEAM = "every_beam"
+"""Image files in, with the words and the attention of every hypothesis."""
+CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
+"""Outputs without attention: exports warm up this set, and all outputs."""
+LIMIT_OUTPUTS = ("familiarity", "confidence")
+"""Outputs of a captioner that knows its limits, see `sat_tf.inference.confidence`."""
 
 Outputs = dict[str, tf.Tensor]
 

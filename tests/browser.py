@@ -43,7 +43,7 @@ def browser():
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory):
     """The archive of LiteRT for browsers; without npm, or its registry, such tests are left out."""
-    from serving.web.site import read_runtime
+    from serving.export_web import read_runtime
 
     try:
         content = read_runtime(None)

@@ -36,7 +36,7 @@ def make(tmp_path):
 def test_serve_serves_the_export_of_a_captioner_that_ships_or_of_a_run(make, tmp_path):
     _, calls = make("serve", "RUN=flickr8k_soft", "ARGS=--port 0")
     assert calls == [
-        "-m serving.export --run-dir flickr8k_soft",
+        "-m serving.export_saved_model --run-dir flickr8k_soft",
         "-m serving.local_server captioners/flickr8k_soft/export --port 0",
     ]
     run = tmp_path / "my run"

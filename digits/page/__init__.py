@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
-import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,62 +12,46 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import digits
-from digits.models.config import ReaderConfig, read_reader_config
-from serving.web.captioning import UploadError
-from serving.web.model_process import ModelProcess
-from serving.web.sources import named
+from digits.models.config import read_reader_config
+from sat_tf.util.commands import loading
 
 if TYPE_CHECKING:
     from digits.reader import DigitReader
-    from serving.web.app import View
 
 NAME, TITLE = "digits", "Digits"
 FILES = resources.files(__package__)
 
 
-def open_reader(folder: Path) -> Callable[[bytes], dict[str, Any]]:
-    """Loads a published model; returns a function of a drawing, see `reading_data`."""
-    return functools.partial(reading_data, digits.load(folder))
+class Model:
+    """A published digit model on the page, loaded by its first drawing.
 
-
-def view(runs: Sequence[Path], at_end: Callable[[Callable[[], None]], object]) -> View | None:
-    """Returns the view of digit models.
-
-    Args:
-        runs: The models; without any, those that ship.
-        at_end: Takes what is to be called when the page ends.
-
-    Returns:
-        The view, whose models are loaded once it is opened; None if no models are given and
-        TensorFlow, which runs them, is not installed.
-
-    Raises:
-        RunError: One is damaged, or a run that was not published.
+    Attributes:
+        facts: What the view asks for first: `name`, `system` and `digits` of a drawing.
     """
-    if not runs and importlib.util.find_spec("tensorflow") is None:
-        return None
-    folders = named([digits.published_folder(name) for name in runs or digits.names()])
-    sources = {name: functools.partial(open_reader, folder) for name, folder in folders.items()}
-    process = ModelProcess([*sources.values()])
-    at_end(process.stop)
-    return make_view(
-        {name: read_reader_config(folder) for name, folder in folders.items()},
-        {name: functools.partial(process.ask, source) for name, source in sources.items()},
-        process.start,
-    )
+
+    def __init__(self, folder: Path) -> None:
+        known = read_reader_config(folder)
+        self.facts = {"name": folder.name, "system": known.system, "digits": known.digits}
+        self._load = functools.lru_cache(1)(lambda: digits.load(folder))
+
+    def __call__(self, content: bytes) -> dict[str, Any]:
+        """Reads an image file of a drawing, see `reading_data`."""
+        with loading():
+            reader = self._load()
+        return reading_data(reader, content)
 
 
-def make_view(
-    configs: dict[str, ReaderConfig], models: dict[str, Callable], opened: Callable[[], None]
-) -> View:
-    """Returns the view of models by name, that `opened` begins to load."""
-    from serving.web.app import View  # a page without a server needs none of it
+def models(folders: Sequence[str | Path] = ()) -> dict[str, Model]:
+    """Returns published models by name, the pretrained ones by default."""
+    found = [Model(digits.published_folder(name)) for name in folders or digits.names()]
+    return {model.facts["name"]: model for model in found}
 
-    facts = [
-        {"name": name, "system": config.system, "digits": config.digits}
-        for name, config in configs.items()
-    ]
-    return View(NAME, TITLE, FILES, models, facts, opened)
+
+def add_to_site(folders: Mapping[str, Path], site: Path) -> dict[str, str]:
+    """Adds the view to a page without a server."""
+    from digits.export import add_to_site
+
+    return add_to_site(list(folders.values()), site)
 
 
 def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
@@ -81,12 +64,9 @@ def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
         pixels) and `probabilities` of the answers.
 
     Raises:
-        UploadError: The drawing cannot be read.
+        ValueError: The drawing cannot be read.
     """
-    try:
-        reading = reader.read(content)
-    except ValueError as error:
-        raise UploadError(str(error), 400) from error
+    reading = reader.read(content)
     looks = zip(reading.corners, reading.patches, reading.probabilities, strict=True)
     return {
         "image": _bytes(reading.image),

@@ -38,7 +38,7 @@ SETTINGS, VOCABULARY, CONFIG = "captioner.json", "vocabulary.json", "config.json
 
 _ATTENTION = ("alpha", "beta")
 _SHARED = re.compile(r"encoder-[0-9a-f]{16}\.tflite")
-_ADVICE = "Write one with `python -m serving.export --format litert`"
+_ADVICE = "Write one with `python -m serving.export_litert`"
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _why_not(folder: Path) -> str:
 
 
 class LiteRTCaptioner:
-    """A captioner from a folder that `python -m serving.export --format litert` wrote.
+    """A captioner from a folder that `python -m serving.export_litert` wrote.
 
     The encoder turns pixels into annotations; the start graph turns these into the LSTM's first
     state and what else every step reads; the step takes the last word of K hypotheses to the

@@ -39,7 +39,7 @@ def load(run_dir: str | Path) -> TrainedCaptioner:
 
     Args:
         run_dir: Folder written by `python -m training.train`, `python -m training.publish` or
-            `python -m serving.export --format litert`, of which the last needs no TensorFlow; or
+            `python -m serving.export_litert`, of which the last needs no TensorFlow; or
             the name of a captioner that ships (`sat_tf.inference.published.names()`); or
             `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
 

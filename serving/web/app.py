@@ -1,38 +1,33 @@
-"""The web application: the page, its samples and captions of uploads. It keeps nothing."""
+"""The local page as a web application: files, captions of uploads, readings of drawings."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import resources
+from collections.abc import Callable, Mapping
 from importlib.resources.abc import Traversable
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from digits import page as digits_page
 from sat_tf.inference import viewer
-from serving.web.captioning import Captioner, UploadError
+from sat_tf.util.errors import RunError
+from serving.web.captions import OWN
 
-T = TypeVar("T")
+Model = Callable[..., dict[str, Any]]
+"""Takes an image file, a captioner also a sentence or None; raises a ValueError in words."""
 
-_OWN = resources.files(__package__)
-_SAMPLES = _OWN / "samples"
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _KINDS = {"css": "text/css", "html": "text/html", "js": "text/javascript", "jpg": "image/jpeg"}
-_MEGABYTE = 2**20
-_FORM_BYTES = 64 * 1024  # of an upload beside the image itself
-_UPLOAD_RATE = 16_000  # bytes per second
+_FORM_BYTES = 64 * 1024  # of an upload, without the image itself
 _HEADERS = {
     # Nothing but this page's own files runs or is fetched.
     "Content-Security-Policy": (
@@ -45,161 +40,84 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class View:
-    """A further view: a page of its own, with other models.
+def make_app(
+    captioners: Mapping[str, Model],
+    facts: Mapping[str, Any],
+    samples: Mapping[str, bytes],
+    digits: Mapping[str, Model] | None = None,
+    max_mb: int = 20,
+) -> Starlette:
+    """Returns the page as an application; it keeps nothing.
 
-    Attributes:
-        name: `/NAME` is its page; `/api/NAME` answers uploads, and questions without one.
-        title: Of the link to it.
-        folder: Holds `NAME.html` and its scripts and styles.
-        models: Functions that answer an upload, by name; they raise an `UploadError`.
-        facts: What its page asks for first.
-        opened: Called when its page is.
-    """
-
-    name: str
-    title: str
-    folder: Traversable
-    models: Mapping[str, Callable[[bytes], Awaitable[dict[str, Any]]]]
-    facts: Any = None
-    opened: Callable[[], None] = lambda: None
-
-
-@dataclass
-class Page:
-    """Contents and limits of the page.
-
-    Attributes:
-        models: Captioners by the name shown, in the order shown.
-        views: Further views.
-        kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
-        notes: Sentences about the models.
-        about: Sentences on what the captioners know.
+    Args:
+        captioners: Captioners by name.
+        facts: What the page asks for first, see `facts_of`; with `samples`.
+        samples: Files of the samples by name.
+        digits: Digit models by name, each with its `facts`; none, no second view.
         max_mb: Largest upload.
-        upload_seconds: Time for an upload to arrive, beside a second for every 16 kB.
-        hosts: Names under which browsers may ask for the page.
-        proxies: Names (`NAME` or `NAME:PORT`) in the browser's address if a proxy is in front: a
-            request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
     """
+    views = [{"path": digits_page.NAME, "title": digits_page.TITLE}] if digits else []
+    described = {**facts, "views": views, "max_mb": max_mb}
+    folders: list[Traversable] = [viewer.FILES, OWN]
+    pages = {"/": OWN / "page.html"}
+    if digits:
+        folders.append(digits_page.FILES)
+        pages[f"/{digits_page.NAME}"] = digits_page.FILES / f"{digits_page.NAME}.html"
+    files = {path: page.read_bytes() for path, page in pages.items()}
+    for folder in folders:
+        assets = (path for path in folder.iterdir() if path.name.endswith((".css", ".js")))
+        files |= {f"/assets/{path.name}": path.read_bytes() for path in assets}
+    files |= {f"/samples/{name}": content for name, content in samples.items()}
+    routes = [Route(path, _file(path, content)) for path, content in files.items()]
+    routes += [
+        Route("/api/page", lambda _: JSONResponse(described)),
+        Route("/api/caption", _answering(captioners, max_mb), methods=["POST"]),
+    ]
+    if digits:
+        first = [model.facts for model in digits.values()]
+        place = f"/api/{digits_page.NAME}"
+        routes.append(Route(place, lambda _: JSONResponse(first)))
+        routes.append(Route(place, _answering(digits, max_mb), methods=["POST"]))
+    middleware = [
+        Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
+        # A name of another site may lead to this machine.
+        Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS)),
+    ]
+    failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
 
-    models: Mapping[str, Captioner]
-    views: Sequence[View] = ()
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    about: tuple[str, ...] = ()
-    max_mb: int = 20
-    upload_seconds: float = 10.0
-    hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
-    proxies: tuple[str, ...] = ()
 
-    def app(self) -> Starlette:
-        """Returns the application."""
-        files = {"/": _OWN / "page.html"}
-        files |= {f"/samples/{one['file']}": _SAMPLES / one["file"] for one in _samples()}
-        files |= {f"/{view.name}": view.folder / f"{view.name}.html" for view in self.views}
-        for folder in (viewer.FILES, _OWN, *(view.folder for view in self.views)):
-            assets = (path for path in folder.iterdir() if path.name.endswith((".css", ".js")))
-            files |= {f"/assets/{path.name}": path for path in assets}
-        routes = [Route(place, _content_of(path)) for place, path in files.items()]
-        routes.append(Route("/api/page", self._describe))
-        routes.append(Route("/api/caption", self._caption, methods=["POST"]))
-        for view in self.views:
-            routes += self._routes_of(view)
-        middleware = [
-            Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts)),
-        ]
-        failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
-        return Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
+def _answering(models: Mapping[str, Model], max_mb: int) -> Callable:
+    """Returns an endpoint that asks the model that an upload names, by default the first."""
 
-    def _routes_of(self, view: View) -> list[Route]:
-        def facts(request: Request) -> Response:
-            # Another site's page can ask for this address too; its browser says so.
-            if request.headers.get("sec-fetch-site") in ("same-origin", "none"):
-                view.opened()
-            return JSONResponse(view.facts)
-
-        async def answer(request: Request) -> Response:
-            return await self._answer(request, view.models, lambda model, image, _: model(image))
-
-        return [
-            Route(f"/api/{view.name}", facts),
-            Route(f"/api/{view.name}", answer, methods=["POST"]),
-        ]
-
-    async def _describe(self, _: Request) -> Response:
-        facts = {
-            "models": list(self.models),
-            "kinds": [self.kinds.get(name, "") for name in self.models],
-            "notes": self.notes,
-            "about": self.about,
-            "views": [{"path": view.name, "title": view.title} for view in self.views],
-            "max_mb": self.max_mb,
-            "samples": _samples(),
-        }
-        return JSONResponse(facts)
-
-    async def _caption(self, request: Request) -> Response:
-        """Answers with a caption, or with what a captioner makes of a `sentence`.
-
-        Of an empty sentence, it explains the captioner's own caption.
-        """
-
-        def answer(captioner: Captioner, image: bytes, form: FormData) -> Awaitable[dict[str, Any]]:
-            return captioner(image, form.get("sentence"))
-
-        return await self._answer(request, self.models, answer)
-
-    async def _answer(
-        self,
-        request: Request,
-        models: Mapping[str, T],
-        answer: Callable[[T, bytes, FormData], Awaitable[dict[str, Any]]],
-    ) -> Response:
-        """Reads an upload, asks the model it names; errors become sentences."""
+    async def answer(request: Request) -> Response:
+        _check(request, max_mb)
+        async with request.form(max_files=1, max_fields=8) as form:
+            name, image = form.get("model", next(iter(models), "")), form.get("image")
+            if name not in models:
+                raise HTTPException(404, f"There is no model {name!r}: {', '.join(models)}.")
+            content = await image.read() if isinstance(image, UploadFile) else b""
+            given = [form["sentence"]] if "sentence" in form else []
+        if not content:
+            raise HTTPException(400, "The file `image` is empty or missing.")
         try:
-            form = await self._read(request)
-            try:
-                model = _find_model(models, form.get("model"))
-                return JSONResponse(await answer(model, await _image_of(form), form))
-            finally:
-                await form.close()
-        except UploadError as error:
-            return _error(str(error), error.status)
+            return JSONResponse(await asyncio.to_thread(models[name], content, *given))
+        except (RunError, OSError, ImportError) as error:  # of one model: the others go on
+            return _error(f"It cannot be used: {error}", 500)
+        except ValueError as error:
+            return _error(str(error), 400)
 
-    async def _read(self, request: Request) -> FormData:
-        """Reads an upload, whose file is on disk if it is large.
-
-        Raises:
-            UploadError: It may not be sent, is too large or too slow, or broke off.
-        """
-        origin = request.headers.get("origin")
-        own = (request.headers.get("host"), *map(str.lower, self.proxies))
-        if origin and _site(origin) not in own:
-            raise UploadError("Another site's page may not use this one.", 403)
-        length = request.headers.get("content-length", "")
-        if not length.isdecimal():
-            raise UploadError("The request has to say its length.", 411)
-        if int(length) > self.max_mb * _MEGABYTE + _FORM_BYTES:
-            raise UploadError(f"The file is larger than {self.max_mb} MB: make it smaller.", 413)
-        try:
-            async with asyncio.timeout(self.upload_seconds + int(length) / _UPLOAD_RATE):
-                return await request.form(max_files=1, max_fields=8)
-        except TimeoutError as error:
-            raise UploadError("The upload took too long.", 408) from error
-        except ClientDisconnect as error:
-            raise UploadError("The upload was broken off.", 400) from error
+    return answer
 
 
-class Connection(H11Protocol):
-    """A connection that is closed if it is idle, before its first request too."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+def _check(request: Request, max_mb: int) -> None:
+    origin, length = request.headers.get("origin"), request.headers.get("content-length", "")
+    if origin and origin.partition("://")[2] != request.headers.get("host"):
+        raise HTTPException(403, "Another site's page may not use this one.")
+    if not length.isdecimal():
+        raise HTTPException(411, "The request has to say its length.")
+    if int(length) > max_mb * 2**20 + _FORM_BYTES:
+        raise HTTPException(413, f"The file is larger than {max_mb} MB: make it smaller.")
 
 
 async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
@@ -208,40 +126,9 @@ async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Re
     return response
 
 
-def _site(origin: str) -> str | None:
-    """Returns host and port of an origin; None for one that is not an address."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
-
-
-async def _image_of(form: FormData) -> bytes:
-    """Reads the image; raises an `UploadError` if there is none."""
-    image = form.get("image")
-    if not isinstance(image, UploadFile):
-        raise UploadError("The request has no file called `image`.", 400)
-    if not (content := await image.read()):
-        raise UploadError("The file is empty.", 400)
-    return content
-
-
-def _find_model(models: Mapping[str, T], name: object) -> T:
-    """Returns the model of a name, or the first one."""
-    if name is None and models:
-        return next(iter(models.values()))
-    if name not in models:
-        raise UploadError(f"There is no model {name!r}: {', '.join(models) or 'none'}.", 404)
-    return models[name]
-
-
-def _samples() -> list[dict[str, str]]:
-    return json.loads((_SAMPLES / "samples.json").read_text(encoding="utf-8"))
-
-
-def _content_of(path: Traversable) -> Callable[[Request], Response]:
-    kind = _KINDS[path.name.rpartition(".")[2]]
-    return lambda _: Response(path.read_bytes(), media_type=kind)
+def _file(path: str, content: bytes) -> Callable[[Request], Response]:
+    kind = _KINDS.get(path.rpartition(".")[2], "text/html")
+    return lambda _: Response(content, media_type=kind)
 
 
 def _error(message: str, status: int) -> JSONResponse:

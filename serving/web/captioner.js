@@ -2,13 +2,13 @@
 // captioners share the encoder's, and the loop between them.
 import { download, open, start, values } from "./litert.js";
 import { unpackGraph } from "./packed.js";
-import { remarks } from "./limits.js";
+import { remark } from "./limits.js";
 import { readPixels } from "./pixels.js";
 import { beamSearch } from "./search.js";
+import { tokenize } from "./words.js";
 
 const STATE = ["hidden", "memory"];
 const [START, END, UNKNOWN] = [1, 2, 3]; // of every vocabulary
-const MARK = "\u2581"; // of a subword that begins a word
 
 const kept = new Map(); // what is open, by its file
 
@@ -41,7 +41,7 @@ export async function* answers(page, { file, model, sentence }) {
   for await (const found of file ? caption(page.captioners, file, page.most_pixels) : []) yield { model: names.shift(), ...found };
 }
 
-// Captions of a file, of one captioner after the other: each `{ captions, remarks, width, height }`.
+// Captions of a file, of one captioner after the other: each `{ captions, level, remarks, width, height }`.
 async function* caption(captioners, file, mostPixels, find = search) {
   const encoded = new Map(); // captioners share annotations, too
   try {
@@ -93,8 +93,8 @@ async function search(captioner, encoded) {
   try {
     const found = await beamSearch(step, captioner);
     const known = captioner.familiarity && (await words(captioner.familiarity));
-    const said = remarks(known, captioner.confidence, known && (await encoded.annotations.data()), found);
-    return { captions: found.map((one) => read(one, vocabulary)), remarks: said };
+    const said = remark(known, captioner.confidence, known && (await encoded.annotations.data()), found);
+    return { captions: found.map((one) => read(one, vocabulary)), ...said };
   } finally {
     close();
   }
@@ -125,19 +125,17 @@ async function explain(sentence, captioner, encoded) {
   }
 }
 
-// The words of a sentence, as they are shown, and their ids with the end's; those that are unknown.
-// The words of a sentence of the user's, as they are shown, and their ids with the end's; those that are unknown.
-function readSentence(sentence, { forms, join }, { lang, max_length: longest }) {
-  if (join.between !== " ") throw new Error("Sentences of your own are read here by captioners of whole words: `sat-tf explain` takes the others.");
-  const small = (text) => text.normalize("NFC").replaceAll("\u2019", "'").toLocaleLowerCase(lang || "en");
-  const found = small(sentence).match(/[\p{L}\p{N}][\p{L}\p{M}\p{N}]*(?:['-][\p{L}\p{M}\p{N}]+)*/gu) ?? [];
+// The words of a user's sentence as they are shown, their ids with the end's, and those that are unknown.
+function readSentence(sentence, { words: forms, join }, { lang, max_length: longest }) {
+  if (join.between !== " ") throw new Error("This page reads sentences for captioners of whole words: `sat-tf explain` takes the others.");
+  const found = tokenize(sentence, lang);
   if (!found.length) throw new Error("Write a sentence with words.");
   if (found.length > longest) throw new Error(`The sentence has ${found.length} words, and a caption at most ${longest}.`);
-  const places = new Map(forms.map((form, id) => [small(form), id]));
+  const places = new Map(forms.map((form, id) => [form, id]));
   const ids = found.map((word) => places.get(word) ?? UNKNOWN);
   const unknown = [...new Set(found.filter((_, n) => ids[n] === UNKNOWN))];
   if (ids.every((id) => id === UNKNOWN)) throw new Error(`The captioner knows none of these words: ${unknown.join(", ")}.`);
-  return { ids: [...ids, END], tokens: found.map((word, n) => (ids[n] === UNKNOWN ? word : forms[ids[n]])), unknown };
+  return { ids: [...ids, END], tokens: found, unknown };
 }
 
 // The mean over locations in the place of each.
@@ -149,36 +147,9 @@ function spread(data, locations) {
 }
 
 // A caption: its text, and of each word text, log-probability, alpha and beta.
-function read({ words: ids, totals, score, beside }, { forms, join, closed }) {
-  const tokens = ids.map((id, n) => ({ text: forms[id], closed: closed.includes(id), log_prob: Math.fround(totals[n] - (totals[n - 1] ?? 0)), ...beside[n]() }));
-  const joined = tokens.map(({ text }) => text).join(join.between);
-  const bare = join.pattern === MARK ? readBytes(joined) : joined;
-  const text = (join.pattern ? bare.replace(new RegExp(join.pattern, "gu"), join.by) : bare).replace(/^ +| +$/g, "");
-  return { text, score, log_prob: totals.at(-1), words: wholeWords(tokens) };
-}
-
-// Names of bytes, as <0xE2>, become the characters that they make up.
-function readBytes(text) {
-  const bytes = (names) => Uint8Array.from(names.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16));
-  return text.replace(/(?:<0x[0-9A-F]{2}>)+/g, (names) => new TextDecoder().decode(bytes(names)).replaceAll("\ufffd", ""));
-}
-
-// Joins subwords to words, with the means of their maps; other words stay as they are.
-function wholeWords(tokens) {
-  if (!tokens.some(({ text }) => text.includes(MARK) || text !== readBytes(text))) return tokens;
-  const groups = [];
-  tokens.forEach((token, n) => {
-    const before = tokens[n - 1]?.text;
-    const alone = token.text.startsWith(MARK) || before?.endsWith("\u0f0b") || (before !== MARK && token.closed);
-    if (n === 0 || alone) groups.push([token]);
-    else groups.at(-1).push(token);
-  });
-  return groups.map((group) => {
-    const sum = (name) => group.reduce((total, token) => total + token[name], 0);
-    const maps = group[0].alpha && {
-      alpha: group[0].alpha.map((_, place) => group.reduce((total, { alpha }) => total + alpha[place], 0) / group.length),
-      beta: sum("beta") / group.length,
-    };
-    return { text: readBytes(group.map(({ text }) => text).join("")).replaceAll(MARK, ""), log_prob: sum("log_prob"), ...maps };
-  });
+function read({ words: ids, totals, score, beside }, { words: forms, join }) {
+  const found = ids.map((id, n) => ({ text: forms[id], log_prob: Math.fround(totals[n] - (totals[n - 1] ?? 0)), ...beside[n]() }));
+  const joined = found.map(({ text }) => text).join(join.between);
+  const text = (join.pattern ? joined.replace(new RegExp(join.pattern, "gu"), join.by) : joined).replace(/^ +| +$/g, "");
+  return { text, score, log_prob: totals.at(-1), words: found };
 }

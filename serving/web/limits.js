@@ -1,22 +1,22 @@
-// What a captioner knows of its limits, as `sat_tf/inference/confidence.py`: sentences on a photograph and its caption.
+// A captioner's limits, as `sat_tf/inference/confidence.py`: the level of a caption, and the sentence that tells it.
 
 const UNFAMILIAR = 0.02; // the share of dev images, below which a photograph is unlike those it learned from
 const USUAL = 1 / 3; // the chance from which people often use a caption's words
 
 // `known` is the captioner's familiarity file or null, `confidence` its slopes and bias or null;
 // `annotations` are those of the photograph, `found` the captions of the beam.
-export function remarks(known, confidence, annotations, found) {
-  if (!known) return [];
+export function remark(known, confidence, annotations, found) {
+  if (!known) return {};
   const familiarity = familiarityOf(known, annotations);
-  if (familiarity < UNFAMILIAR) return ["Not like the photographs it was trained on: expect this caption to be wrong."];
-  if (!confidence) return [];
+  if (familiarity < UNFAMILIAR) return { level: "unlike", remarks: ["Not like the photographs it was trained on: expect this caption to be wrong."] };
+  if (!confidence) return {};
   const scores = found.map(({ score }) => score);
   const top = Math.max(...scores);
   const share = scores[0] - top - Math.log(scores.reduce((sum, score) => sum + Math.exp(score - top), 0));
   const evidence = [found[0].totals.at(-1), found[0].words.length, share, familiarity];
   const logit = evidence.reduce((sum, value, n) => sum + value * confidence.slopes[n], confidence.bias);
   const words = 1 / (1 + Math.exp(-logit)) >= USUAL ? "these" : "other";
-  return [`People often describe such a photograph in ${words} words.`];
+  return { level: `${words === "these" ? "usual" : "other"} words`, remarks: [`People often describe such a photograph in ${words} words.`] };
 }
 
 // The share of dev images, and one more, that lie farther from the mean of the training images.

@@ -12,13 +12,26 @@ export function begin(known, cache, onBytes) {
   [files, cacheName, hear] = [known, cache, onBytes];
 }
 
-// A file of the site, complete; it is kept for the time without network.
-export async function download(path, { size, sha256 } = files[path], onBytes = hear) {
+// A file of the site, complete; it is kept for the time without network. One that is damaged is asked for anew.
+export async function download(path, known = files[path], onBytes = hear) {
   const url = new URL(path, SITE).href;
+  const cache = cacheName && globalThis.caches && (await caches.open(cacheName));
+  let bytes = await fetched(path, url, known, onBytes);
+  if (!bytes) {
+    await cache?.delete(url);
+    bytes = await fetched(path, url, known, onBytes, { cache: "reload" });
+  }
+  if (!bytes) throw new Error(`${path} is not the file that this page was made with: load the page again, or copy the whole site.`);
+  await cache?.put(url, new Response(bytes)).catch(() => {}); // no room
+  return bytes;
+}
+
+// The bytes of a file; null if they are others than this page was made with.
+async function fetched(path, url, { size, sha256 }, onBytes, options) {
   const fails = (why) => new Error(`${path} ${why}`);
   const bytes = new Uint8Array(size);
   let at = 0;
-  const response = await fetch(url).catch(() => { throw fails("cannot be loaded: is there a network? Then try again."); });
+  const response = await fetch(url, options).catch(() => { throw fails("cannot be loaded: is there a network? Then try again."); });
   if (!response.ok) throw fails(`is not there (status ${response.status}): load the page again, or copy the whole site.`);
   try {
     for (const reader = response.body.getReader(); ;) {
@@ -31,9 +44,7 @@ export async function download(path, { size, sha256 } = files[path], onBytes = h
   } catch {
     throw fails(`broke off after ${(at / 1e6).toFixed(1)} of ${(size / 1e6).toFixed(1)} MB: try again.`);
   }
-  if (at !== size || (await digest(bytes, sha256)) !== sha256) throw fails("is not the file that this page was made with: load the page again, or copy the whole site.");
-  if (cacheName && globalThis.caches) await (await caches.open(cacheName)).put(url, new Response(bytes)).catch(() => {}); // no room
-  return bytes;
+  return at === size && (await digest(bytes, sha256)) === sha256 ? bytes : null;
 }
 
 async function digest(bytes, otherwise) {
@@ -44,7 +55,7 @@ async function digest(bytes, otherwise) {
 
 // Takes the place of `@litertjs/wasm-utils`, which the runtime asks for.
 export async function createWasmLib(Library, script) {
-  const packed = await download(script.slice(SITE.href.length).replace(/\.js$/, ".wasm.gz"));
+  const packed = await download(script.slice(SITE.href.length).replace(/\.js$/, ".wasm.packed"));
   const wasmBinary = await inflate(packed, "gzip");
   importScripts(script);
   const quiet = () => {}; // it tells the console how it is

@@ -91,7 +91,9 @@ const SatEngine = (() => {
   async function explain(image, { model, sentence, signal }) {
     if (!able()) throw new Error(UNABLE);
     let found;
-    await work({ file: image, model, sentence }, signal, (line) => {
+    const reader = document.createElement("textarea");
+    reader.innerHTML = sentence.replaceAll("<", "&lt;"); // entities, as &amp;, which a worker cannot read
+    await work({ file: image, model, sentence: reader.value }, signal, (line) => {
       if (line.captions) found = answer({ ...line, model });
     });
     return found;
@@ -117,12 +119,12 @@ const SatEngine = (() => {
   }
 
   // As `viewer_data` of the server's page.
-  function answer({ model, captions: found, remarks, unknown, width, height }) {
+  function answer({ model, captions: found, level, remarks, unknown, width, height }) {
     const { kind, lang, grid, resize } = site.captioners.find(({ name }) => name === model);
     const side = Math.min(width, height);
     const [left, top] = [(width - side) >> 1, (height - side) >> 1];
     const crop = resize === "crop" ? [left / width, top / height, (left + side) / width, (top + side) / height] : [0, 0, 1, 1];
-    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop, remarks, unknown };
+    return { hypotheses: found.map(hypothesis), kind, lang, grid, crop, level, remarks, unknown };
   }
 
   function hypothesis({ text, score, words }) {

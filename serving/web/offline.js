@@ -25,8 +25,9 @@ addEventListener("fetch", (event) => {
 async function answer(request) {
   const cache = await caches.open(CACHE);
   const kept = await cache.match(request, { ignoreSearch: true });
-  const weights = /\/models\/|\.gz$/.test(request.url); // the worker keeps them, once they are checked
-  if (kept && weights) return kept;
+  const place = request.url.slice(registration.scope.length);
+  const weights = /^models\/|\.packed$/.test(place); // the worker keeps them, once they are checked
+  if (kept && weights && request.cache !== "reload") return kept;
   try {
     const fresh = await fetch(request);
     if (fresh.ok && !weights) await cache.put(request, fresh.clone()).catch(() => {}); // no room

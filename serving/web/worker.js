@@ -24,6 +24,9 @@ async function work({ id, page, cache, module = "./captioner.js", ...job }) {
     }
     tell({ done: true });
   } catch (error) {
+    if (/Content Security Policy|unsafe-eval|Refused to compile/i.test(error.message)) {
+      return tell({ failed: "The host's Content-Security-Policy forbids WebAssembly, which the captioners need: its script-src needs 'wasm-unsafe-eval'." });
+    }
     const memory = error instanceof RangeError || error instanceof WebAssembly.RuntimeError || /memory|allocat/i.test(error.message);
     tell({ failed: memory ? "This browser has not enough memory for it: close other tabs, or make the photograph smaller." : error.message, broken: memory });
   }

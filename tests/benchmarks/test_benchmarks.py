@@ -8,7 +8,7 @@ import sat_tf
 from benchmarks import estimators, run
 from benchmarks.measure import command
 from benchmarks.models import SHAPES
-from serving.export import export
+from serving.export_saved_model import export
 from tests.training.conftest import hard_run  # noqa: F401  (a fixture, found by name)
 
 TOY = ["--shapes", "toy", "--repeats", "1"]

@@ -5,9 +5,8 @@ import pytest
 import tensorflow as tf
 
 import digits
-from digits.export import export
+from digits.export import export, run
 from sat_tf.inference import published
-from serving.export import main
 from serving.versions import CARD_FILE
 from tests.digits.small_readers import drawing, write_reader
 
@@ -15,7 +14,7 @@ from tests.digits.small_readers import drawing, write_reader
 @pytest.mark.parametrize("system", ["ram", "dram", "stn"])
 def test_an_exported_model_reads_as_it_does_here(system, tmp_path):
     folder = write_reader(tmp_path / system, system)
-    assert main(["--run-dir", str(folder)]) == 0
+    run(folder)
     assert "`serving_default`" in next(folder.rglob("MODEL_CARD.md")).read_text("utf-8")
     expected = digits.load(folder).read(drawing())
     exported = tf.saved_model.load(next(folder.rglob("saved_model.pb")).parent)
@@ -32,10 +31,3 @@ def test_a_published_model_without_a_card_is_exported_with_how_to_call_it(tmp_pa
     (folder / published.CARD).unlink()
     version = export(folder, tmp_path / "out")
     assert (version / CARD_FILE).read_text("utf-8").startswith("# Digit model\n\n## Signature")
-
-
-@pytest.mark.parametrize("form", ["litert", "web"])
-def test_options_of_captioners_are_refused(capsys, form):
-    option = ["--litert-precision", "int8"]
-    assert main(["--run-dir", "ram_28", "--format", form, *option]) == 2
-    assert "expected no value for" in capsys.readouterr().err

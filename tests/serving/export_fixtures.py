@@ -15,7 +15,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 import sat_tf
 from sat_tf.inference import load as runs
 from sat_tf.text.vocabulary import Vocabulary
-from serving import export as export_module
+from serving import export_litert, export_saved_model
 from serving.saved_model import load_call
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
@@ -45,7 +45,7 @@ class Exported:
         folder = built_once(
             self.factory,
             f"export-{self.kind}",
-            lambda folder: export_module.export(self.captioner, folder / self.kind),
+            lambda folder: export_saved_model.export(self.captioner, folder / self.kind),
         )
         return folder / self.kind / "1"
 
@@ -197,7 +197,7 @@ def litert_exports(exports, tmp_path_factory) -> Callable[[str], Path]:
         folder = built_once(
             tmp_path_factory,
             f"litert-{name}",
-            lambda folder: export_module.export(captioner, folder, None, "litert", precision),
+            lambda folder: export_litert.export(captioner, folder, None, precision),
         )
         return folder / "1"
 

@@ -12,7 +12,7 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.client.channel import build_messages
+from serving.channel import build_messages
 from serving.local_server import Arguments
 from serving.model_server import MAX_ROWS
 from tests.browser import served_folder

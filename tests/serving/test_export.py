@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sat_tf
-from serving.export import export, main
+from serving.export_saved_model import export, main
 from serving.saved_model import load_call
 from tests.serving.export_fixtures import write_run
 

@@ -8,9 +8,10 @@ import tensorflow as tf
 
 import sat_tf
 from sat_tf.text.vocabulary import END, Vocabulary
-from serving import bulk
-from serving import export as export_module
-from serving.client.captions import read_caption
+from serving import export_litert, export_saved_model
+from serving.bulk import worker
+from serving.bulk.job import Job
+from serving.client import read_caption
 from serving.litert import load
 from serving.saved_model import load_call
 from serving.signatures import write_captions
@@ -41,8 +42,8 @@ def vocabulary_of(language: str, unit: str) -> Vocabulary:
 def test_every_runtime_writes_equal_words(tmp_path, images, language, unit):
     vocabulary = vocabulary_of(language, unit)
     captioner = sat_tf.load(write_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
-    export_module.export(captioner, tmp_path / "served")
-    export_module.export(captioner, tmp_path / "light", None, "litert", "float32")
+    export_saved_model.export(captioner, tmp_path / "served")
+    export_litert.export(captioner, tmp_path / "light")
     served, light = tmp_path / "served" / "1", tmp_path / "light" / "1"
     assert load(light).vocabulary == vocabulary
     contents = images.files[:2]

@@ -8,7 +8,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from sat_tf.inference import graphs
 from sat_tf.inference.litert_captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
-from serving.export import export, main
+from serving.export_litert import export, main
 from serving.model_card import described_precision
 from serving.versions import CARD_FILE
 from tests.image_files import smooth
@@ -55,7 +55,7 @@ def test_the_command_exports_and_prints_what_is_inside(tmp_path, capsys):
     photographs.mkdir()
     smooth().save(photographs / "a.png")
     (photographs / "b.png").write_bytes(b"x")
-    argv = ["--format", "litert", "--litert-precision", "int8", "--beam", "2"]
+    argv = ["--precision", "int8", "--beam", "2"]
     argv += ["--photographs", str(photographs)]
     assert main(["--run-dir", str(run_dir), *argv]) == 0
     card = run_dir / "litert" / "1" / CARD_FILE.name
@@ -68,13 +68,9 @@ def test_the_command_exports_and_prints_what_is_inside(tmp_path, capsys):
     assert described_precision("int8", run_dir, False).startswith("int8, biases not corrected: ")
 
 
-def test_a_precision_without_litert_is_refused(tmp_path, capsys):
-    for format in ("web", "litert"):
-        argv = ["--format", format, "--photographs", str(tmp_path)]
-        assert main(["--run-dir", "flickr8k_soft", *argv]) == 2
-        assert "`photographs`: expected none, or `--format litert " in capsys.readouterr().err
-    assert main(["--run-dir", str(tmp_path), "--litert-precision", "int8"]) == 2
-    assert "`litert_precision`: expected float32, or `--format litert`" in capsys.readouterr().err
+def test_photographs_without_int8_are_refused(tmp_path, capsys):
+    assert main(["--run-dir", "flickr8k_soft", "--photographs", str(tmp_path)]) == 2
+    assert "`photographs`: expected none, or `--precision int8`" in capsys.readouterr().err
 
 
 def test_an_operation_that_litert_lacks_is_named(exports, tmp_path, monkeypatch):
@@ -82,5 +78,5 @@ def test_an_operation_that_litert_lacks_is_named(exports, tmp_path, monkeypatch)
     made = {GRAPHS[0]: (inverted, [tf.TensorSpec([3, 3], name="x")])}
     monkeypatch.setattr(graphs, "make_graphs", lambda *_: made)
     with pytest.raises(ValueError, match=r"`format`: expected saved_model.* \(MatrixInverse\)"):
-        export(exports["soft"].captioner, tmp_path / "out", format="litert")
+        export(exports["soft"].captioner, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -56,6 +56,15 @@ class Toy(tf.Module):
         return outputs
 
 
+def _every_beam(resize: str):
+    """A signature of which clients ask how photographs are fitted."""
+
+    def every_beam(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"resize": tf.fill(tf.shape(image_bytes), resize)}
+
+    return every_beam
+
+
 def _brightness(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
     """A second signature, of numbers."""
     return {"brightness": tf.reduce_mean(pixels, axis=[1, 2])}
@@ -116,6 +125,7 @@ def export(
     attention: bool = True,
     grid: int = GRID,
     limits: bool = False,
+    resize: str = "crop",
 ) -> Path:
     """Writes a toy as this version into the folder; its captions say its version."""
     toy = Toy(version, attention, grid, limits)
@@ -125,7 +135,9 @@ def export(
     spec = tf.TensorSpec([None, 2, 2], tf.float32, name="pixels")
     brightness = tf.function(_brightness, input_signature=[spec], autograph=False)
     path = folder / str(version)
-    signatures = {"serving_default": function, "brightness": brightness}
+    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
+    every_beam = tf.function(_every_beam(resize), input_signature=[spec], autograph=False)
+    signatures = {"serving_default": function, "brightness": brightness, "every_beam": every_beam}
     tf.saved_model.save(toy, str(path), signatures=signatures)
     return path
 

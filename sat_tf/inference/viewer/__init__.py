@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.pillow import centred_square
-from sat_tf.inference.confidence import remarks
+from sat_tf.inference.confidence import remark
 from sat_tf.util.files import as_utf8, finite
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def image_entry(
 def caption_data(
     captioner: TrainedCaptioner, size: tuple[int, int], caption: Caption
 ) -> dict[str, Any]:
-    """Returns the viewer's `crop`, `hypotheses` and `remarks` of a caption.
+    """Returns the viewer's `crop`, `hypotheses`, `level` and `remarks` of a caption.
 
     Args:
         captioner: The captioner.
@@ -134,8 +134,9 @@ def caption_data(
         *(hypothesis_data(text.split(), text, score) for text, score in caption.alternatives),
     ]
     crop = crop_of(*size, captioner.config.encoder.resize)
-    said = remarks(caption.familiarity, caption.confidence)
-    return {"crop": crop, "hypotheses": hypotheses} | ({"remarks": said} if said else {})
+    found = {"crop": crop, "hypotheses": hypotheses}
+    level, sentence = remark(caption.familiarity, caption.confidence)
+    return found | ({"level": level, "remarks": [sentence]} if sentence else {})
 
 
 def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
@@ -164,10 +165,9 @@ def report_page(
     Args:
         title: Heading of the page.
         images: Of each image `image` (a data URL), `name`, `hypotheses` (see `hypothesis_data`),
-            and by choice `crop`, `references`, `remarks` on the best caption, `scores` and `rank`,
-            the number to sort by.
-        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is;
-            those with a `label` are shown under the first picture.
+            and by choice `crop`, `references`, `level` and `remarks` of the best caption, `scores`
+            and `rank`, the number to sort by.
+        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is.
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.
         rank_name: Name of the number to sort by.

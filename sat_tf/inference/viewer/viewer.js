@@ -195,6 +195,7 @@ const SatViewer = (() => {
       this.player = new Player(this.play, 900, (i) => this.look(i));
       this.heatButton = this.switchButton("Heat map", "heat");
       this.boxButton = this.switchButton("Boxes", "boxed");
+      this.boxButton.hidden = true; // until a caption has boxes
       this.scale = element("select", { "aria-label": "Brightness", onchange: () => this.refresh() },
         element("option", { value: "own" }, "Scale: each word by itself"),
         element("option", { value: "common" }, "Scale: one for all words"),
@@ -277,6 +278,7 @@ const SatViewer = (() => {
         this.paint(this.current);
       });
       this.placeCrop();
+      this.level = element("p", { hidden: true });
       this.words = element("ol", { class: "words", "aria-label": "Caption, word by word" });
       this.sentence = element("p", { class: "sentence", lang: data.lang });
       this.words.addEventListener("keydown", (event) => this.key(event));
@@ -288,7 +290,7 @@ const SatViewer = (() => {
       this.note = element("p", { class: "quiet note" });
       this.others = element("div", { class: "others" });
       const title = element("h2", {}, data.model || "", " ", element("span", { class: "quiet" }, data.name || ""));
-      const text = element("div", { class: "text" }, title, this.words, this.sentence, this.said, this.draws, this.note, this.others, ...this.more());
+      const text = element("div", { class: "text" }, title, this.level, this.words, this.sentence, this.said, this.draws, this.note, this.others, ...this.more());
       this.root.append(element("div", { class: "sides" }, this.stage, text));
     }
 
@@ -349,7 +351,11 @@ const SatViewer = (() => {
       this.sentence.hidden = !joined;
       this.sentence.textContent = this.hypothesis.text;
       this.draws.hidden = !(this.looks && this.data.kind === "hard");
-      const notes = this.hypothesis === this.data.hypotheses[0] ? [...(this.data.remarks || [])] : [];
+      const notes = [];
+      const { level, remarks = [] } = this.data;
+      this.level.hidden = !remarks.length || this.hypothesis !== this.data.hypotheses[0];
+      this.level.className = `level ${(level || "").replace(" ", "-")}`;
+      this.level.textContent = remarks.join(" ");
       if (this.data.kind === "none") notes.push(`It has no attention: it reads the mean of the photograph, the same for every ${this.noun}.`);
       else if (!this.looks) notes.push("No maps were kept of this hypothesis.");
       const { unknown = [] } = this.data;
@@ -517,8 +523,8 @@ const SatViewer = (() => {
   // Captioners of one photograph: one at a time, large, or side by side; a word is lit in all.
   // `kinds` of attention are known before the answers, or come with them.
   class Comparison {
-    constructor(host, names, kinds = []) {
-      [this.names, this.kinds] = [names, [...kinds]];
+    constructor(host, names, kinds = [], own = []) {
+      [this.names, this.kinds, this.own] = [names, [...kinds], own];
       this.panel = new Panel();
       this.answers = [];
       this.switch = element("div", { class: "switch", role: "group", "aria-label": "Captioner shown" });
@@ -530,10 +536,11 @@ const SatViewer = (() => {
       this.choose(0);
     }
 
-    // The kind of attention in words; with the name beside it if several are of one kind.
+    // The kind of attention in words; with the name if several are of one kind, or of an own captioner.
     title(i) {
       const kind = this.kinds[i];
       if (!KINDS[kind]) return this.names[i];
+      if (this.own[i]) return `${this.names[i]} (${KINDS[kind].toLowerCase()})`;
       return KINDS[kind] + (this.kinds.filter((other) => other === kind).length > 1 ? ` (${this.names[i]})` : "");
     }
 

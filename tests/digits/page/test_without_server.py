@@ -7,7 +7,7 @@ import pytest
 
 import digits
 from digits.reader import DigitReader
-from serving.web.site import write_site
+from serving.export_web import write_site
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures, found by name)
 from tests.digits.small_readers import write_reader
 
@@ -25,7 +25,7 @@ def readers(tmp_path_factory) -> dict[str, DigitReader]:
 @pytest.fixture(scope="module")
 def site(readers, runtime, tmp_path_factory):  # noqa: F811
     out = tmp_path_factory.mktemp("site") / "site"
-    write_site(out, [reader.path for reader in readers.values()], runtime)
+    write_site(out, [], [reader.path for reader in readers.values()], runtime)
     assert sum(path.stat().st_size for path in out.glob("models/*.npz")) < 1.5e6
     return out
 

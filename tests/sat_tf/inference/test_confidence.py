@@ -127,7 +127,8 @@ def limited(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_way_tells_the_same(limited, tmp_path):
-    from serving.export import export
+    from serving.export_litert import export as export_litert
+    from serving.export_saved_model import export
     from serving.saved_model import load_call
 
     captioner = load_captioner(limited)
@@ -136,7 +137,7 @@ def test_every_way_tells_the_same(limited, tmp_path):
     assert 0 <= told[0] <= 1 and 0 < told[1] < 1
     narrow = dataclasses.replace(captioner.config.search, beam=1)
     assert captioner.caption(NOISE, narrow).confidence is None  # which is of another search
-    lite = export(captioner, tmp_path / "lite", format="litert")
+    lite = export_litert(captioner, tmp_path / "lite")
     files = contents(limited, captioner)
     for name in ("a", "b"):
         hashes = [sha256(files[part]).hexdigest() for part in published.WEIGHTS.values()]

@@ -21,8 +21,8 @@ COMMANDS = {
     "training.evaluate": RUN,
     "training.inspect.__main__": [],
     "training.train": [],
-    "serving.client.__main__": FILE,
-    "serving.export": RUN,
+    "serving.client": FILE,
+    "serving.export_saved_model": RUN,
 }
 
 

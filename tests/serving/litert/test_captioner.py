@@ -21,7 +21,7 @@ from sat_tf.inference.litert_captioner import (
     read_settings,
 )
 from sat_tf.util.errors import RunError
-from serving.export import export
+from serving.export_litert import export
 from serving.litert import load
 
 IMAGES = 4
@@ -72,7 +72,7 @@ def test_a_narrow_layer_is_in_the_graphs_of_a_beam_that_is_not_projected(
     assert captioner.config.decoder.bottleneck_dim is not None
     expected = captioner.caption(images.files[0])
     monkeypatch.setattr(captioner_module, "CAPTION_WORDS", 0)
-    found = load(export(captioner, tmp_path, format="litert")).caption(images.files[0])
+    found = load(export(captioner, tmp_path)).caption(images.files[0])
     assert found.text == expected.text
     np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
 

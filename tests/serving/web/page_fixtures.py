@@ -1,23 +1,17 @@
-"""The page in front of scripted models; folders that it takes for runs and exports."""
+"""The page in front of scripted models."""
 
-import asyncio
 import contextlib
-import json
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import uvicorn
 from PIL import Image
+from starlette.applications import Starlette
 
-from sat_tf.config import SearchConfig
-from sat_tf.inference.litert_captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
-from serving.client import Connection
-from serving.web import app
-from serving.web.app import Page, View
-from serving.web.captioning import Captioner, served
+from sat_tf.inference import published
+from serving.web.app import Model, make_app
+from serving.web.captions import facts_of, samples_of
 from tests.image_files import encode
-from tests.serving.web.scripted_model import ScriptedModel, serve
 from tests.waiting import eventually
 
 _STARTS_WITHIN = 20.0  # seconds
@@ -30,26 +24,21 @@ def photograph(width: int = 120, height: int = 80, kind: str = "JPEG") -> bytes:
     return encode(image, kind)
 
 
-@contextlib.contextmanager
-def page_of(*views: View, **models: ScriptedModel | int) -> Iterator[Page]:
-    """A page of captioners by name, each served here, or away at a port."""
-    with contextlib.ExitStack() as stack:
-        captioners = {}
-        for name, model in models.items():
-            port = model if isinstance(model, int) else stack.enter_context(serve(model))
-            connection = Connection(port=port, timeout=20.0, wait=False)
-            captioners[name] = _captioner(served(connection, name))
-        yield Page(captioners, views, hosts=("127.0.0.1", "testserver"))
-
-
-def _captioner(caption: Callable[[bytes], dict]) -> Captioner:
-    return lambda content, _: asyncio.to_thread(caption, content)
+def page_of(
+    digits: Mapping[str, Model] | None = None, facts: dict | None = None, **captioners: Model
+) -> Starlette:
+    """A page of captioners by name, with the samples of the pretrained ones."""
+    runs = {"flickr8k_soft": published.locate("flickr8k_soft")}
+    samples, files = samples_of(runs)
+    described = facts_of(runs) | {"models": list(captioners), "samples": samples}
+    described |= {"kinds": [""] * len(captioners), "own": [False] * len(captioners)}
+    return make_app(captioners, described | (facts or {}), files, digits, max_mb=5)
 
 
 @contextlib.contextmanager
-def listening(page: Page, **options) -> Iterator[str]:
-    """Serves a page inside the `with`, with options of uvicorn; yields its address."""
-    config = uvicorn.Config(page.app(), port=0, log_level="warning", http=app.Connection, **options)
+def listening(app: Starlette) -> Iterator[str]:
+    """Serves a page inside the `with`; yields its address."""
+    config = uvicorn.Config(app, port=0, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -61,24 +50,3 @@ def listening(page: Page, **options) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(_STARTS_WITHIN)
-
-
-def make_run(folder: Path, kind: str = "soft", data: str = "scenes") -> Path:
-    """The files by which a run is known."""
-    folder.mkdir(parents=True)
-    config = {"attention": {"kind": kind}, "data": {"name": data, "language": "de"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "vocabulary.json").write_text("{}")
-    (folder / "best.weights.h5").write_bytes(b"weights")
-    return folder
-
-
-def make_export(folder: Path) -> Path:
-    """The files by which an export for LiteRT is known."""
-    folder.mkdir(parents=True)
-    digests = dict.fromkeys((*GRAPHS, VOCABULARY), "")
-    settings = Settings(288, "crop", (9, 9), SearchConfig(), "float32", {}, GRAPHS[0], digests)
-    (folder / SETTINGS).write_text(settings.to_json())
-    for name in (*GRAPHS, VOCABULARY):
-        (folder / name).touch()
-    return folder

@@ -4,14 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.inference.viewer import hypothesis_data
-from sat_tf.util.files import finite
-from serving.web.app import Page
-from serving.web.captioning import UploadError
 from tests.browser import brightness, browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 from tests.image_files import encode, noise
 from tests.serving.web.page_fixtures import listening, page_of, photograph
-from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel, serve
+from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +19,8 @@ FILE = {"name": "photo.jpg", "mimeType": "image/jpeg", "buffer": photograph()}
 def address():
     """Soft, hard and no attention side by side."""
     kinds = {kind: ScriptedModel(kind=kind) for kind in ("soft", "hard", "none")}
-    with page_of(**kinds) as page:
-        page.about, page.max_mb = ("It knows dogs that run.",), 5
-        with listening(page) as url:
-            yield url
+    with listening(page_of(facts={"about": ["It knows dogs that run."]}, **kinds)) as url:
+        yield url
 
 
 @pytest.fixture
@@ -258,35 +252,12 @@ def test_a_machine_without_a_camera_is_told(open_page, address):
     upload(page)
 
 
-def test_a_server_that_is_away_is_waited_for(open_page):
-    model = ScriptedModel()
-    with serve(model) as port:
-        pass
-    with page_of(soft=port) as served, listening(served) as url:
-        page = open_page(url, captioned=False, expected="status of 503")
-        page.locator(".waiting", has_text="does not answer").wait_for()
-        assert page.locator(".column .stage img").is_visible()  # before any answer
-        with serve(model, port):
-            assert caption(page).count() == len(WORDS[0])
-        before = page.locator(".stage img").get_attribute("src")
-        choose(page)
-        page.locator(".waiting", has_text="does not answer").wait_for()
-        assert page.locator(".word").count() == 0
-        assert page.locator(".stage img").get_attribute("src") != before
-
-
-def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address):
-    page = open_page(address, expected="status of")
-    for status, says in (
-        (413, "The file is larger than a proxy in between accepts (status 413)."),
-        (502, "The server's answer cannot be read (status 502)."),
-    ):
-        answer = {"status": status, "content_type": "text/html", "body": "<html>nginx</html>"}
-        page.route("**/api/caption", lambda route, _, answer=answer: route.fulfill(**answer))
-        choose(page)
-        page.get_by_text(says).first.wait_for()
-        page.unroute("**/api/caption")
-    upload(page)
+def test_a_captioner_that_cannot_be_loaded_says_so_and_the_others_answer(open_page):
+    models = {"soft": ScriptedModel(), "hard": ScriptedModel("hard", broken=True)}
+    with listening(page_of(**models)) as url:
+        page = open_page(url, expected="status of 500")
+        page.get_by_role("button", name="hard").click()
+        page.locator(".refused", has_text="its weights are gone").wait_for()
 
 
 def test_photographs_in_a_row_leave_nothing_behind(open_page, address):
@@ -301,32 +272,39 @@ def test_photographs_in_a_row_leave_nothing_behind(open_page, address):
     assert len(set(counts)) == 1
 
 
-def test_a_sentence_of_ones_own_is_read_word_by_word(open_page):
-    asked = []
-
-    async def reads(content, sentence):
-        asked.append(sentence)
-        if sentence == "unicorns":
-            raise UploadError("It knows none of these words.", 400)
-        words = ("dogs", "fly") if sentence else ("a", "dog")
-        numbers = {"log_probs": np.array([-0.5, np.nan])}
-        numbers |= {"looking": np.array([0.25, np.nan])} if sentence else {}
-        alpha = np.eye(2)[:, np.newaxis]
-        one = hypothesis_data(words, " ".join(words), -1.0, alpha, **numbers)
-        answer = {"grid": [1, 2], "kind": "soft", "crop": [0.0, 0.0, 1.0, 1.0]}
-        unknown = {"unknown": ["fly"] if sentence else []}
-        return answer | unknown | {"hypotheses": finite([one])}
-
-    with listening(Page({"soft": reads}, hosts=("127.0.0.1",))) as url:
+def test_a_sentence_of_ones_own_is_read_word_by_word_and_there_is_a_way_back(open_page):
+    with listening(page_of(soft=(model := ScriptedModel()))) as url:
         page = open_page(url, expected="400")
         page.locator("#sentence").fill("unicorns")
         page.keyboard.press("Enter")
         wait_for_message(page, "It knows none of these words.")
-        assert caption(page).all_inner_texts() == ["a", "dog"]  # what was there stays
+        assert caption(page).all_inner_texts() == list(WORDS[0])  # what was there stays
         page.locator("#sentence").fill("Dogs fly")
-        page.locator("#own button").click()
+        page.locator("#own button").first.click()
         page.locator(".word").filter(has_text="fly").wait_for()
-        page.locator(".word").filter(has_text="dogs").click()
-        assert "looking was worth 0.25 nats" in page.locator(".said").inner_text()
         assert "“fly”" in page.locator(".note").inner_text()
-    assert asked == [None, "unicorns", "Dogs fly"]
+        page.get_by_role("button", name="Back to its caption").click()
+        page.locator(".word").filter(has_text="runs").wait_for()
+        assert page.get_by_role("button", name="Back to its caption").count() == 0
+    assert model.sentences == [None, "unicorns", "Dogs fly"]
+
+
+def test_a_photograph_unlike_the_training_data_is_marked_above_its_caption(open_page):
+    with listening(page_of(soft=ScriptedModel(familiarity=0.001))) as url:
+        page = open_page(url)
+        level, words = (page.locator(name).bounding_box() for name in (".level.unlike", ".words"))
+        assert "expect this caption to be wrong" in page.locator(".level").inner_text()
+        assert level["y"] + level["height"] <= words["y"]
+
+
+def test_two_files_are_both_captioned(open_page, address):
+    page = open_page(address)
+    files = [
+        FILE | {"name": n, "buffer": photograph(w)} for n, w in (("a.jpg", 120), ("b.jpg", 140))
+    ]
+    page.locator("#file").set_input_files(files=files)
+    for name, width in (("a.jpg", 120), ("b.jpg", 140)):
+        page.get_by_role("button", name=name).click()
+        shown = f"() => document.querySelector('.stage img').naturalWidth === {width}"
+        page.wait_for_function(shown)
+        assert caption(page).all_inner_texts() == list(WORDS[0])

@@ -10,7 +10,7 @@ from google.protobuf import wrappers_pb2
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
 from tensorflow_serving.apis import model_pb2, predict_pb2
 
-from serving.client import channel
+from serving import channel
 
 REAL = {
     "Dim": tensor_shape_pb2.TensorShapeProto.Dim,
@@ -44,11 +44,9 @@ def test_each_field_is_that_of_the_real_message(name):
 
 
 def test_a_request_reads_as_the_real_one():
-    ours = channel.make_request([b"a", b"bc"], ["captions"], "captioner")
-    ours.model_spec.version_label = "stable"
+    ours = channel.make_request([b"a", b"bc"], "captioner", "stable")
     request = predict_pb2.PredictRequest.FromString(ours.SerializeToString())
     assert request.model_spec.name == "captioner" and request.model_spec.version_label == "stable"
-    assert list(request.output_filter) == ["captions"]
     assert tf.make_ndarray(request.inputs["image_bytes"]).tolist() == [b"a", b"bc"]
 
 
@@ -81,11 +79,9 @@ def test_tensors_are_read_however_they_were_written(values, as_content):
     assert found.shape == values.shape and found.tolist() == expected.tolist()
 
 
-def test_client_and_page_load_no_tensorflow():
-    modules = "serving.client.__main__, serving.web.app, serving.web.model_process"
+def test_the_client_loads_no_tensorflow():
     code = (
-        f"import sys, {modules}; from serving.client import CaptionClient; CaptionClient(); "
-        "from sat_tf.images.pillow import read_upright; "
+        "import sys; from serving.client import CaptionClient; CaptionClient(); "
         "from sat_tf.inference import figures; "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )

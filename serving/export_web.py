@@ -1,4 +1,6 @@
-"""The page as a folder for any static host: captioners that run in the visitor's browser.
+"""Export captioners as a static page: `python -m serving.export_web --run-dir RUN ...`.
+
+The captioners run in the visitor's browser. The folder suits any static host:
 
 index.html, page.json        the page, and what it shows
 offline.js                   keeps it for the time without a network
@@ -16,27 +18,31 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from importlib import resources
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from digits import hand_over
+import tyro
+
+from digits import page as digits_page
+from digits import published_folder
 from sat_tf.config import SearchFlags
 from sat_tf.images import MAX_PIXELS
-from sat_tf.images.pillow import read_pixels
+from sat_tf.images.pillow import decode, read_pixels
 from sat_tf.inference import published, viewer
 from sat_tf.inference.litert_captioner import LiteRTCaptioner
 from sat_tf.inference.packing import pack_graph
-from sat_tf.text.detokenize import has_closed
+from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
+from sat_tf.util.fields import check_fields
 from sat_tf.util.files import sync
+from serving.export_saved_model import check_repeatable
 from serving.versions import make_durable
-from serving.web import sources
-from serving.web.captioning import read_upload, viewer_data
+from serving.web.captions import OWN, facts_of, named, samples_of, viewer_data
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
@@ -47,7 +53,6 @@ RUNTIME = "@litertjs/core@2.5.3"
 RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30fd"
 """Digest of its archive, `litertjs-core-2.5.3.tgz`."""
 
-_OWN = resources.files(__package__)
 _AS_TRAINED = SearchFlags()
 _NPM_SECONDS = 60
 _APART = ("ask.js", "offline.js")  # of a server's page, and beside index.html
@@ -75,9 +80,57 @@ ai-edge-litert, the same runtime for Python:
 {samples}"""
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """Write captioners as a page whose captions are made in the visitor's browser."""
+
+    run_dir: tuple[Path, ...] = ()
+    """Run folders, published captioners' folders or names, side by side."""
+    digits: tuple[Path, ...] = ()
+    """Published digit models for a second view, by folder or name."""
+    out: Path | None = None
+    """Folder of the page; `web` in the first captioner's folder by default."""
+    precision: Literal["float32", "float16", "int8"] = "float32"
+    """Weights of the graphs; int8 quantises activations too, as it goes."""
+    runtime: Path | None = None
+    """Archive of @litertjs/core; by default npm downloads it."""
+    search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
+    inference: Literal["expectation", "argmax"] | None = None
+    """Choice of a location by hard attention; the captioner's own by default."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    arguments = parse_flags(Arguments, argv, "serving.export_web")
+    return exit_status(lambda: run(arguments))
+
+
+def run(arguments: Arguments) -> None:
+    """Writes the page, prints where it is."""
+    check_fields(arguments.search)
+    first = next(iter(arguments.run_dir or arguments.digits), None)
+    if first is None:
+        raise invalid_value("run_dir", "at least one captioner", "none", flag="--run-dir")
+    out = arguments.out or published.output_dir(first) / "web"
+    print("Building the graphs of each captioner, a minute each ...", flush=True)
+    write_site(
+        out,
+        arguments.run_dir,
+        arguments.digits,
+        arguments.runtime,
+        arguments.search,
+        arguments.precision,
+        arguments.inference,
+    )
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    print(f"Wrote {out}, {size / 1e6:.1f} MB. Put it on any static host; to try it here:")
+    print(f"  python -m http.server --bind 127.0.0.1 --directory {out}")
+
+
 def write_site(
     out: Path,
-    run_dirs: Sequence[str | Path],
+    runs: Sequence[str | Path],
+    digits: Sequence[str | Path] = (),
     runtime: Path | None = None,
     search: SearchFlags = _AS_TRAINED,
     precision: str = "float32",
@@ -87,9 +140,10 @@ def write_site(
 
     Args:
         out: The folder; one that this function wrote before is replaced.
-        run_dirs: Captioners side by side, see `sat_tf.load`; digit models get a page of their own.
+        runs: Captioners side by side, see `sat_tf.load`.
+        digits: Published digit models of a page of their own.
         runtime: Archive of `RUNTIME`; None takes it from npm.
-        search: Settings of the search, baked in.
+        search: Settings of the search to build in.
         precision: Of the weights.
         inference: Choice of a location by hard attention; None takes the captioner's.
 
@@ -101,36 +155,28 @@ def write_site(
             folder holds something else.
         OSError: It cannot be written.
     """
-    from sat_tf.inference.load import load_captioner
-
     out = out.absolute()
     if out.exists() and not (out / "page.json").is_file() and (out.is_file() or any(out.iterdir())):
-        raise invalid_value("out", "a new folder, or one with such a page", str(out))
+        raise invalid_value("out", "a new folder, or one with such a page", str(out), flag="--out")
     library = read_runtime(runtime)
-    drawn = [published.locate(run) for run in run_dirs if hand_over.takes(run)]
-    runs = sources.named([run for run in map(published.locate, run_dirs) if run not in drawn])
+    drawn = named([published_folder(name) for name in digits])
+    folders = named(list(map(published.locate, runs)))
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".writing-") as home:
-        draft = Path(home) / "site"
+        draft, made = Path(home, "site"), Path(home, "made")
+        made.mkdir()
         _add_runtime(draft / "litert", library)
         shown, light = [], []
-        for name, run in runs.items():
-            captioner = load_captioner(run)
-            if inference is not None and captioner.config.attention.kind == "hard":
-                captioner.set_inference(inference)
+        for name, folder in folders.items():
+            captioner = _load(folder, inference)
             baked = search.over(captioner.config.search)
-            light.append(_make(Path(home), name, captioner, baked, precision))
+            light.append(_make(made, name, captioner, baked, precision))
             shown.append(_add(draft, name, captioner, light[-1], precision))
-        views = [hand_over.site(drawn, draft)] if drawn else []
+        views = [digits_page.add_to_site(drawn, draft)] if drawn else []
         _add_page(draft, shown, views)
-        samples = _add_samples(draft / "samples", shown, light)
-        page = {
-            "models": [one["name"] for one in shown],
-            "kinds": [one["kind"] for one in shown],
-            "notes": sources.notes_of(list(runs.values())),
-            "about": list(dict.fromkeys(filter(None, map(published.knows, runs.values())))),
+        page = facts_of(folders) | {
             "views": views,
-            "samples": samples,
+            "samples": _add_samples(draft / "samples", folders, shown, light),
             "captioners": shown,
             "most_pixels": MAX_PIXELS,
         }
@@ -141,6 +187,16 @@ def write_site(
         draft.rename(out)
         sync(out.parent)
     return out
+
+
+def _load(folder: Path, inference: str | None) -> TrainedCaptioner:
+    from sat_tf.inference.load import load_captioner
+
+    captioner = load_captioner(folder)
+    if inference is not None and captioner.config.attention.kind == "hard":
+        captioner.set_inference(inference)
+    check_repeatable(captioner)
+    return captioner
 
 
 def read_runtime(archive: Path | None) -> bytes:
@@ -190,7 +246,8 @@ def _add_runtime(folder: Path, archive: bytes) -> None:
             if name == "index.js":
                 content = content.replace(b'"@litertjs/wasm-utils"', b'"../assets/litert.js"')
             if name.endswith(".wasm"):
-                name, content = f"{name}.gz", gzip.compress(content, 9, mtime=0)
+                # Some hosts send .gz unpacked, or say that browsers are to unpack it.
+                name, content = f"{name}.packed", gzip.compress(content, 9, mtime=0)
             _write(folder / name, content)
 
 
@@ -219,7 +276,6 @@ def _add(
     between, pattern, by = words.joining()
     vocabulary = {
         "forms": words.words,
-        "closed": [i for i, form in enumerate(words.words) if has_closed(form[:1])],
         "join": {"between": between, "pattern": pattern, "by": by.replace("\\", "$")},
     }
     found = {
@@ -258,12 +314,12 @@ def _add_page(
     draft: Path, shown: Sequence[Mapping[str, Any]], views: Sequence[Mapping[str, str]]
 ) -> None:
     """Adds the page around captioners and digit models, which are there, and the notices."""
-    for folder in (viewer.FILES, _OWN):
+    for folder in (viewer.FILES, OWN):
         for path in folder.iterdir():
             if path.name.endswith((".css", ".js")) and path.name not in _APART:
                 _write(draft / "assets" / path.name, path.read_bytes())
-    _write(draft / "offline.js", (_OWN / "offline.js").read_bytes())
-    html = (_OWN / "page.html").read_text("utf-8").replace("assets/ask.js", "assets/local.js")
+    _write(draft / "offline.js", (OWN / "offline.js").read_bytes())
+    html = (OWN / "page.html").read_text("utf-8").replace("assets/ask.js", "assets/local.js")
     if views and not shown:
         html = (draft / views[0]["path"]).read_text("utf-8")
     _write(draft / "index.html", html.encode())
@@ -271,26 +327,28 @@ def _add_page(
     for path in draft.glob("*.html"):
         _write(path, path.read_text("utf-8").replace("<head>", f"<head>\n{policy}").encode())
     licence = importlib.metadata.distribution("ai-edge-litert").read_text("licenses/LICENSE")
-    samples = (_OWN / "samples" / "SOURCES.md").read_text("utf-8")
+    samples = (OWN / "samples" / "SOURCES.md").read_text("utf-8")
     notices = _NOTICES.format(runtime=RUNTIME, licence=licence, samples=samples)
     _write(draft / "NOTICES.md", notices.encode())
 
 
 def _add_samples(
-    folder: Path, shown: Sequence[Mapping[str, Any]], light: Sequence[LiteRTCaptioner]
+    folder: Path,
+    runs: dict[str, Path],
+    shown: Sequence[Mapping[str, Any]],
+    light: Sequence[LiteRTCaptioner],
 ) -> list[dict[str, str]]:
     """Adds the samples with their captions by the graphs; returns what the page says of them."""
-    samples = json.loads((_OWN / "samples" / "samples.json").read_text("utf-8"))
-    for sample in samples:
-        content = (_OWN / "samples" / sample["file"]).read_bytes()
-        answers = []
+    samples, files = samples_of(runs) if runs else ([], {})
+    for name, content in files.items():
+        image, answers = decode(content), []
         for one, captioner in zip(shown, light, strict=True):
-            found = captioner.beam(read_pixels(content, one["image_size"], one["resize"]))
-            data = viewer_data(read_upload(content), found, one["kind"], one["resize"])
+            found = captioner.beam(read_pixels(image, one["image_size"], one["resize"]))
+            data = viewer_data(image, found, one["kind"], one["resize"])
             answers.append({"model": one["name"]} | data)
         text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"))
-        _write(folder / sample["file"], content)
-        _write(folder / f"{sample['file']}.json", text.encode())
+        _write(folder / name, content)
+        _write(folder / f"{name}.json", text.encode())
     return samples
 
 
@@ -302,13 +360,13 @@ def _add_contents(draft: Path, page: dict[str, Any]) -> None:
     weights = {
         name: path
         for name, path in sorted(paths.items())
-        if name.startswith(("models/", "litert/")) and path.suffix in (".npz", ".json", ".gz")
+        if name.startswith(("models/", "litert/")) and path.suffix in (".npz", ".json", ".packed")
     }
     page["files"] = {
         name: {"size": path.stat().st_size, "sha256": _sha256(path.read_bytes())}
         for name, path in weights.items()
     }
-    first = {f"litert/{_BUILDS[0]}.wasm.gz"}  # what is downloaded before the first caption
+    first = {f"litert/{_BUILDS[0]}.wasm.packed"}  # what is downloaded before the first caption
     for one in page["captioners"]:
         first |= {*one["graphs"].values(), one["vocabulary"], one["familiarity"]} - {None}
     page["download"] = sum(page["files"][name]["size"] for name in first)
@@ -326,3 +384,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

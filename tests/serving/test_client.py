@@ -1,14 +1,17 @@
-"""Captions by a server: requests, answers, words."""
+"""The client: captions by a server; the command's lines, JSON, figures, clear errors."""
 
 import contextlib
+import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from serving.client import CaptionClient, Connection, ServingError, channel
-from tests.image_files import encode, exif_of
+from serving import channel
+from serving.client import CaptionClient, Connection, ServingError, main
+from tests.image_files import encode, noise
 from tests.serving import toys
 
 
@@ -36,8 +39,6 @@ def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
     assert caption.valid and caption.text == "a cat 3" and caption.version == 3
     assert caption.score == pytest.approx(-0.5)
     assert caption.alternatives == (("a dog", -1.5),)
-    assert caption.alpha is None and caption.beta is None
-    caption = client_of().caption(jpeg(), attention=True)
     assert caption.words == ("a", "cat", "3")
     assert caption.alpha.shape == (3, toys.GRID, toys.GRID)
     assert [np.argmax(alpha) for alpha in caption.alpha] == [0, 1, 2]
@@ -45,23 +46,17 @@ def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
     np.testing.assert_allclose(caption.log_probs, [-0.25] * 3)
 
 
-def test_limits_are_told_where_they_are_known_and_missed_in_a_sentence(client_of, tmp_path):
+def test_limits_are_told_where_they_are_known(client_of, tmp_path):
     toys.export(tmp_path, 1, limits=True)
-    knowing, without = client_of(tmp_path), client_of()
-    for attention in (False, True):
-        found = knowing.captions([jpeg(), b"no"], attention, limits=True)
-        assert found[0].familiarity == pytest.approx(0.01)
-        assert found[0].confidence == pytest.approx(0.25)
-        assert (found[1].familiarity, found[1].confidence) == (None, None)
-        with pytest.raises(ServingError, match="does not send familiarity and confidence: its run"):
-            without.caption(jpeg(), attention, limits=True)
-    # Who does not ask for them gets what there was before.
-    assert knowing.caption(jpeg()).familiarity is None
-    assert without.caption(jpeg(), attention=True).familiarity is None
+    found = client_of(tmp_path).captions([jpeg(), b"no"])
+    assert found[0].familiarity == pytest.approx(0.01)
+    assert found[0].confidence == pytest.approx(0.25)
+    assert (found[1].familiarity, found[1].confidence) == (None, None)
+    assert client_of().caption(jpeg()).familiarity is None
 
 
 def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, monkeypatch):
-    monkeypatch.setattr("serving.client.captions.BATCH_BYTES", 50_000)
+    monkeypatch.setattr("serving.client.BATCH_BYTES", 50_000)
     client = client_of(toy_exports, {"max_bytes": 100_000})
     for large in (0, 1, 4):
         images = [jpeg()] * 5
@@ -83,40 +78,15 @@ def test_many_images_keep_their_order(client_of):
 
 def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     toys.export(tmp_path, 1, grid=400)
-    captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)
+    captions = client_of(tmp_path).captions([b"ok"] * 4)
     assert sum(caption.alpha.nbytes for caption in captions) > 4 * 2**20
     assert captions[3].words == ("a", "cat", "1")
 
 
-def test_a_beam_holds_the_attention_of_every_hypothesis(caller_of_soft, exports):
-    captioner = exports["soft"].captioner
-    with CaptionClient(Connection(port=caller_of_soft.server.port, timeout=120)) as client:
-        beam, best = client.beam(jpeg()), client.caption(jpeg(), attention=True)
-    assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
-    assert beam.captions[0].text == best.text
-    assert beam.captions[0].language == best.language == captioner.vocabulary.language == "en"
-    np.testing.assert_allclose(beam.captions[0].alpha, best.alpha, atol=1e-6)
-    assert [(c.text, c.score) for c in beam.captions[1:]] == list(best.alternatives)
-    for caption in beam.captions:
-        assert len(caption.words) == len(caption.log_probs) == len(caption.alpha) > 0
-        np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-5)
-
-
-def test_a_beam_is_asked_for_by_a_file_or_by_the_very_bytes_given(client_of, monkeypatch, tmp_path):
-    sent, client = [], client_of()
-    monkeypatch.setattr(client, "predict", lambda request: sent.append(request) or answered())
-    turned = encode(Image.new("RGB", (40, 20)), "JPEG", exif=exif_of(6))
-    (tmp_path / "photo.jpg").write_bytes(turned)
-    for ask, image in (
-        (client.beam, turned),
-        (client.beam, tmp_path / "photo.jpg"),
-        (client.caption, turned),
-    ):
-        with pytest.raises(ServingError, match="sends no captions"):
-            ask(image)
-    contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
-    assert contents[0] == turned != contents[2]  # which was turned upright, as a file's was
-    assert contents[1] == contents[2]
+@pytest.mark.parametrize("resize", ["crop", "squash"])
+def test_the_fit_is_the_server_s(client_of, tmp_path, resize):
+    toys.export(tmp_path, 1, resize=resize)
+    assert client_of(tmp_path).resize() == resize
 
 
 def answered(**outputs: tuple[int, list[int], list]) -> channel.PredictResponse:
@@ -160,8 +130,86 @@ ANSWER = {
 def test_an_answer_that_no_captioner_gives_is_one_error(client_of, monkeypatch, other, says):
     client = client_of()
     monkeypatch.setattr(client, "predict", lambda _: answered(**ANSWER))
-    assert client.caption(jpeg(), attention=True).words == ("a", "cat")
+    assert client.caption(jpeg()).words == ("a", "cat")
     outputs = {name: value for name, value in (ANSWER | other).items() if value}
     monkeypatch.setattr(client, "predict", lambda _: answered(**outputs))
     with pytest.raises(ServingError, match=f"does not answer as a captioner .*{says}"):
-        client.caption(jpeg(), attention=True)
+        client.caption(jpeg())
+
+
+@pytest.fixture
+def photo(tmp_path):
+    """A photograph, wider than high."""
+    path = tmp_path / "bird.jpg"
+    noise(40, 90).save(path)
+    return path
+
+
+@pytest.fixture
+def command(caller, capsys):
+    """Runs the command against the toy server: exit status, output, errors."""
+
+    def run(*argv) -> tuple[int, list[str], list[str]]:
+        status = main([*map(str, argv), "--server", f"localhost:{caller.server.port}"])
+        said = capsys.readouterr()
+        return status, said.out.splitlines(), said.err.splitlines()
+
+    return run
+
+
+def test_it_prints_a_caption_for_each_image_and_draws_apart_from_other_figures(
+    command, photo, tmp_path
+):
+    status, out, err = command(photo, photo)
+    assert (status, err) == (0, [])
+    assert out == [f"{photo}: a cat 3  (-0.50)"] * 2
+    status, out, _ = command(photo, photo, "--out", tmp_path / "out")
+    assert status == 0 and out[1].endswith(f"{tmp_path / 'out' / 'bird-served-2.png'})")
+    assert Image.open(tmp_path / "out" / "bird-served.png").size[0] > 448
+
+
+def test_scripts_get_a_line_of_json_for_each_image(command, photo, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff-\xc3\xbc.jpg"))
+    odd.write_bytes(photo.read_bytes())
+    paths = photo, tmp_path / "broken.png", tmp_path / "missing.jpg", odd
+    status, out, err = command(*paths, "--json")
+    good, broken, missing, named_oddly = map(json.loads, out)
+    assert status == 1 and len(err) == 2
+    assert good == {
+        "image": str(photo),
+        "caption": "a cat 3",
+        "score": -0.5,
+        "version": 3,
+        "figure": None,
+        "alternatives": [{"caption": "a dog", "score": -1.5}],
+        "log_probs": [-0.25] * 3,
+    }
+    assert broken == {
+        "image": str(tmp_path / "broken.png"),
+        "error": "the server cannot read it as an image (not what a toy reads)",
+    }
+    assert missing["error"] == "No such file or directory"
+    assert named_oddly["image"] == str(odd)
+
+
+def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
+    names = map(str, (tmp_path / "missing.jpg", tmp_path))
+    assert main([*names, "--server", "localhost:1"]) == 1
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].endswith("missing.jpg: No such file or directory")
+    assert err[1].endswith(": Is a directory")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--server", "[::1]:1", "--timeout", "3"], "No server answers on [::1]:1"),
+        (["--server", "localhost"], "Received an invalid value for argument `server`"),
+        (["--ca-file", "missing.pem"], "[Errno 2] No such file or directory: 'missing.pem'"),
+    ],
+)
+def test_errors_are_one_line(photo, capsys, argv, message):
+    assert main([str(photo), *argv]) == 2
+    *_, err = capsys.readouterr().err.splitlines()
+    assert err.startswith(f"Error: {message}")

@@ -1,15 +1,16 @@
-"""Calls to a server without TensorFlow: messages, a deadline, retries, errors in plain words.
+"""TF Serving's Predict without TensorFlow: messages, connections, errors in plain words.
 
 The stubs of tensorflow-serving-api import all of TensorFlow, which takes seconds. The few messages
-of TF Serving's Predict are described here instead, in a descriptor pool apart; they are the same on
-the wire.
+of Predict are described here instead, in a descriptor pool of their own; they are the same on the
+wire.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,18 +25,8 @@ from sat_tf.util.commands import printable
 from sat_tf.util.errors import invalid_value
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
-
 MOST_BYTES = 512 * 2**20
 """Of an answer."""
-
-DT_FLOAT, DT_STRING = 1, 7
-_VALUES = {  # dtype -> NumPy's, the field of the values
-    DT_FLOAT: (np.float32, "float_val"),
-    3: (np.int32, "int_val"),
-    DT_STRING: (object, "string_val"),
-    9: (np.int64, "int64_val"),
-    10: (np.bool_, "bool_val"),
-}
 
 # As `build_messages` reads it.
 MESSAGES = {
@@ -66,14 +57,27 @@ MESSAGES = {
     "PredictResponse": [(1, "outputs", {"STRING": "Tensor"}), (2, "model_spec", "ModelSpec")],
 }
 
+_STRING = 7
+_VALUES = {  # dtype -> NumPy's, the field of the values
+    1: (np.float32, "float_val"),
+    3: (np.int32, "int_val"),
+    _STRING: (object, "string_val"),
+    9: (np.int64, "int64_val"),
+    10: (np.bool_, "bool_val"),
+}
 _LOG = logging.getLogger(__name__)
-
-_TRIES = 4  # before a server is waited for
-_MOST_SECONDS = 1.0  # between two tries
-_CLOSED = "Channel closed!"  # by this side, in gRPC's words
-# Of a server that stops, or has not started: asking for a caption twice changes nothing.
-_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_LOOPBACK = ("localhost", "127.", "::1")
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _TOO_LARGE = "larger than max"  # in gRPC's words
+_REFUSED = "connection refused"
+# A server that restarts ends its calls in flight; asking for a caption twice changes nothing.
+_RETRIES = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
+}
 
 
 class ServingError(RuntimeError):
@@ -101,7 +105,7 @@ class Connection:
         cert_file: PEM file of the client's certificate, for a server that asks for one. Implies
             `tls`.
         key_file: PEM file of the certificate's private key.
-        timeout: Seconds until the caller gives up, further tries and waiting included.
+        timeout: Seconds until the caller gives up, retries and waiting included.
         wait: Wait for a server that is away; without it, it is an error after a few tries.
 
     Raises:
@@ -131,58 +135,61 @@ class Connection:
         """Host and port, as gRPC writes them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def _encrypted(self) -> bool:
+        return bool(self.tls or self.ca_file or self.cert_file)
+
     def open(self) -> grpc.Channel:
         """Opens a channel, which connects at the first call.
 
         Raises:
             OSError: A PEM file cannot be read.
         """
+        service = {"name": [{"service": "tensorflow.serving.PredictionService"}]}
+        config = {"methodConfig": [service | {"retryPolicy": _RETRIES}]}
         options = [
             ("grpc.max_receive_message_length", MOST_BYTES),
             ("grpc.max_send_message_length", -1),
+            ("grpc.service_config", json.dumps(config)),
             # A server that comes back is found within a second.
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
+            # No proxy stands between this machine and itself.
+            ("grpc.enable_http_proxy", int(not self.host.startswith(_LOOPBACK))),
         ]
-        if not (self.tls or self.ca_file or self.cert_file):
+        if not self._encrypted:
             return grpc.insecure_channel(self.address, options)
-        pem = [
-            path.read_bytes() if path else None
-            for path in (self.ca_file, self.key_file, self.cert_file)
-        ]
+        files = (self.ca_file, self.key_file, self.cert_file)
+        pem = [path.read_bytes() if path else None for path in files]
         return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*pem), options)
 
     def call(self, method: Callable[..., Any], request: Any) -> Any:
-        """Calls a method of a channel, several times if the server is away.
+        """Calls a method of a channel; gRPC repeats it if the server restarts.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        end, cause = time.monotonic() + self.timeout, None
-        for tries in itertools.count(1):
+        end = time.monotonic() + self.timeout
+        try:
+            return method(request, timeout=self.timeout)
+        except grpc.RpcError as error:
+            cause = self._explain(error, request)
+            if not (self.wait and _REFUSED in (error.details() or "").lower()):
+                raise cause from error
+        _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
+        try:
             left = max(end - time.monotonic(), 0.001)
-            try:
-                return method(request, timeout=left, wait_for_ready=tries > _TRIES)
-            except grpc.RpcError as error:
-                late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-                # A passed deadline does not say that nobody was there.
-                cause = cause if cause and late else self._explain(error, request)
-                over = time.monotonic() >= end or (tries == _TRIES and not self.wait)
-                if late or over or not _may_come_back(error):
-                    raise cause from error
-            if tries == _TRIES:
-                _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
-            pause = min(0.05 * 2 ** min(tries, 8), _MOST_SECONDS)
-            time.sleep(min(pause, max(end - time.monotonic(), 0.0)))
+            return method(request, timeout=left, wait_for_ready=True)
+        except grpc.RpcError as error:
+            late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            raise (cause if late else self._explain(error, request)) from error
 
     def _explain(self, error: grpc.RpcError, request: Any) -> ServingError:
-        details = printable(error.details() or "no details")
-        code = grpc.StatusCode.UNAVAILABLE if error.code() in _AWAY else error.code()
+        code, details = error.code(), printable(error.details() or "no details")
         too_large = code == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details
-        model = request.model_spec.name
-        if code == grpc.StatusCode.UNAVAILABLE:
-            message = self._explain_unavailable(details)
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            code, message = grpc.StatusCode.UNAVAILABLE, self._explain_unavailable(details)
         elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
             message = (
                 f"{self.address} gave no answer within {self.timeout:g} seconds: allow more "
@@ -193,33 +200,32 @@ class Connection:
         elif too_large:
             message = f"The request or its answer is too large: {details}"
         else:
+            model = request.model_spec.name
             message = f"{self.address} refuses the request to {model!r}: {code.name}: {details}"
         return ServingError(message, code, too_large)
 
     def _explain_unavailable(self, details: str) -> str:
         lower = details.lower()
-        encrypted = self.tls or self.ca_file or self.cert_file
         if "handshake failed" in lower or "certificate" in lower:
             return f"No TLS with {self.address}: is it the right --ca-file and host? ({details})"
-        if "connection refused" in lower:
-            # gRPC tells of one address of a name, and a server often listens on one alone.
-            named = encrypted and not self.host.replace(".", "").isdigit()
+        proxy = next((name for name in _PROXIES if os.environ.get(name)), None)
+        if proxy and not self.host.startswith(_LOOPBACK):
+            return (
+                f"{self.address} is not reached through the proxy that `{proxy}` names: if it "
+                f"needs none, add {self.host} to `no_proxy`. ({details})"
+            )
+        if _REFUSED in lower:
+            # gRPC names one address of a host, and a server often listens on one alone.
+            named = self._encrypted and not self.host.replace(".", "").isdigit()
             hint = ", or TLS fails: try its IP address" if named else ""
             return (
-                f"No server answers on {self.address}: is it running{hint}? ({details}) A local "
-                "one is started by `python -m serving.local_server EXPORT`."
+                f"No server answers on {self.address}: is it running{hint}? ({details}) Start a "
+                "local one with `python -m serving.local_server EXPORT`."
             )
         if "socket closed" in lower:
-            wanted = "a client certificate (--cert, --key)" if encrypted else "TLS (--tls)"
+            wanted = "a client certificate (--cert, --key)" if self._encrypted else "TLS (--tls)"
             return f"{self.address} closed the connection: does it want {wanted}? ({details})"
         return f"{self.address} is unavailable: {details}"
-
-
-def _may_come_back(error: grpc.RpcError) -> bool:
-    """Returns whether nobody listens, or the server ended the call to restart."""
-    details = error.details() or ""
-    handshake = "handshake failed" in details.lower()
-    return error.code() in _AWAY and details != _CLOSED and not handshake
 
 
 def build_messages(messages: dict[str, list], package: str = "sat_tf.serving") -> dict[str, type]:
@@ -270,12 +276,14 @@ PredictRequest = _CLASSES["PredictRequest"]
 PredictResponse = _CLASSES["PredictResponse"]
 
 
-def make_request(images: Sequence[bytes], outputs: Sequence[str], model: str) -> PredictRequest:
+def make_request(images: Sequence[bytes], model: str, label: str | None = None) -> PredictRequest:
     """Makes a request for captions of image files."""
-    request = PredictRequest(output_filter=outputs)
+    request = PredictRequest()
     request.model_spec.name = model
+    if label is not None:
+        request.model_spec.version_label = label
     tensor = request.inputs["image_bytes"]
-    tensor.dtype = DT_STRING
+    tensor.dtype = _STRING
     tensor.tensor_shape.dim.add(size=len(images))
     tensor.string_val.extend(images)
     return request

@@ -1,0 +1,362 @@
+"""Caption photographs by a server, TF Serving or the local one: `python -m serving.client IMAGE`.
+
+`CaptionClient` does the same in a program. No TensorFlow is loaded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import grpc
+import numpy as np
+import tyro
+
+from sat_tf.images.pillow import read_pixels, read_upright
+from sat_tf.inference.confidence import remark
+from sat_tf.util.commands import exit_status, json_line, parse_flags, printable
+from sat_tf.util.errors import invalid_value
+from serving import channel
+from serving.address import parse_server
+from serving.channel import Connection, ServingError
+
+__all__ = ["CaptionClient", "Connection", "ServedCaption", "ServingError"]
+
+BATCH_BYTES = 32 * 2**20
+"""Bytes of images in a request, unless a single one is larger."""
+
+Outputs = Mapping[str, np.ndarray]
+"""Outputs of an export by their names."""
+
+_NEEDED = ("captions", "scores", "valid", "reasons", "words", "lengths")
+_DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
+_LIMITS = ("familiarity", "confidence")
+
+
+@dataclass(frozen=True, eq=False)
+class ServedCaption:
+    """The server's answer for one image.
+
+    Attributes:
+        valid: Whether the server could read the image; if not, the caption is empty.
+        text: The caption.
+        score: log p divided by length^p, nats.
+        alternatives: The other hypotheses of the beam, best first: (text, score).
+        version: The version of the model that answered.
+        reason: Why the image is not valid.
+        words: The caption's words, `T` of them (characters if the model writes characters).
+        log_probs: `[T]`, log-probability of each word, nats.
+        alpha: `[T, h, w]`, attention of each word; None of a model without attention.
+        beta: `[T]`, the gate of each word, likewise.
+        language: Code of the captions' language; empty if the model does not know.
+        familiarity: See `Caption`; None of a model that does not know it.
+        confidence: Likewise.
+    """
+
+    valid: bool
+    text: str
+    score: float
+    alternatives: tuple[tuple[str, float], ...]
+    version: int
+    reason: str = ""
+    words: tuple[str, ...] = ()
+    log_probs: np.ndarray | None = None
+    alpha: np.ndarray | None = None
+    beta: np.ndarray | None = None
+    language: str = ""
+    familiarity: float | None = None
+    confidence: float | None = None
+
+
+class CaptionClient:
+    """Captions of a served model, over one connection; use it in a `with`. Threads may share it.
+
+    Args:
+        connection: The server.
+        model: The model's name there.
+        label: A version by its label, such as `stable` or `canary`; the latest by default.
+        batch_size: Images per request, at most.
+
+    Raises:
+        ValueError: `batch_size` is not positive.
+        OSError: A certificate file cannot be read.
+    """
+
+    def __init__(
+        self,
+        connection: Connection | None = None,
+        model: str = "captioner",
+        label: str | None = None,
+        batch_size: int = 8,
+    ) -> None:
+        if batch_size < 1:
+            raise invalid_value("batch_size", "at least 1", batch_size)
+        self.connection, self.model = connection or Connection(), model
+        self._channel = self.connection.open()
+        self._predict = self._channel.unary_unary(
+            channel.PREDICT,
+            request_serializer=channel.PredictRequest.SerializeToString,
+            response_deserializer=channel.PredictResponse.FromString,
+        )
+        self._label, self._batch_size = label, batch_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._channel.close()
+
+    def predict(self, request: channel.PredictRequest) -> channel.PredictResponse:
+        """Asks the model; see `Connection.call`."""
+        return self.connection.call(self._predict, request)
+
+    def caption(self, image: bytes | str | Path) -> ServedCaption:
+        """Captions one image; see `captions`."""
+        return self.captions([image])[0]
+
+    def captions(self, images: Sequence[bytes | str | Path]) -> list[ServedCaption]:
+        """Captions images, in as many requests as they need.
+
+        Args:
+            images: Files, or their contents. A photograph is turned upright by its EXIF before it
+                is sent, and converted if servers do not decode its format.
+
+        Returns:
+            A caption for each image; `valid` is false if the server could not read it.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+            ValueError: A file cannot be converted.
+            OSError: A file cannot be read.
+        """
+        found = []
+        for answer in self.answers(map(read_upright, images)):
+            if isinstance(answer, ServingError):
+                raise answer
+            found.append(answer)
+        return found
+
+    def answers(
+        self, contents: Iterable[bytes | str]
+    ) -> Iterator[ServedCaption | ServingError | str]:
+        """Yields a caption for each image, or the error of an image too large to be sent.
+
+        Args:
+            contents: Image files as `sat_tf.images.pillow.read_upright` returns them, read as they
+                are needed and sent as they are; a text, why there is none, comes back in its place.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+        """
+        for batch in split(contents, self._batch_size, BATCH_BYTES):
+            sent = [content for content in batch if isinstance(content, bytes)]
+            found = iter(self._answer(sent) if sent else ())
+            yield from (next(found) if isinstance(item, bytes) else item for item in batch)
+
+    def resize(self) -> str:
+        """Returns the fit of photographs to the model's square: `crop` or `squash`.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+        """
+        # Of an image that cannot be read, neither encoder nor search are run.
+        request = channel.make_request([b""], self.model, self._label)
+        request.model_spec.signature_name = "every_beam"
+        request.output_filter.append("resize")
+        return self._read(request, ("resize",), lambda values, _: _text(values["resize"][0]))
+
+    def _answer(self, batch: list[bytes]) -> list[ServedCaption | ServingError]:
+        def read(values: Outputs, version: int) -> list[ServedCaption]:
+            return [read_caption(values, row, version) for row in range(len(batch))]
+
+        try:
+            return self._read(channel.make_request(batch, self.model, self._label), _NEEDED, read)
+        except ServingError as error:
+            if not error.too_large or len(batch) > 1:
+                raise
+            return [error]
+
+    def _read(self, request: channel.PredictRequest, needed: Sequence[str], read: Callable):
+        """Returns what `read` makes of the outputs by name and the version that answered."""
+        response = self.predict(request)
+        try:
+            values = {name: channel.to_array(tensor) for name, tensor in response.outputs.items()}
+            if missing := [name for name in needed if name not in values]:
+                raise ValueError(f"it sends no {missing[0]}")
+            return read(values, response.model_spec.version.value)
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            raise ServingError(
+                f"{self.connection.address} does not answer as a captioner of this version does: "
+                f"{error}.",
+                grpc.StatusCode.INTERNAL,
+            ) from error
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
+
+
+def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
+    """Reads one image's row of the outputs of `serving_default`, by their names."""
+    texts = [_text(text) for text in values["captions"][row]]
+    scores = [float(score) for score in values["scores"][row]]
+    count = int(values["lengths"][row, 0])
+    details = {
+        name: values[key][row, :count] if key in values else None for name, key in _DETAILS.items()
+    }
+    valid = bool(values["valid"][row])
+    limits = {name: float(values[name][row]) for name in _LIMITS if valid and name in values}
+    return ServedCaption(
+        valid=valid,
+        text=texts[0],
+        score=scores[0],
+        alternatives=tuple(pair for pair in zip(texts[1:], scores[1:], strict=True) if pair[0]),
+        version=version,
+        reason=_text(values["reasons"][row]) if "reasons" in values else "",
+        words=tuple(_text(word) for word in values["words"][row, 0, :count]),
+        language=_text(values["language"][row]) if "language" in values else "",
+        **details,
+        **limits,
+    )
+
+
+def split(
+    images: Iterable, most: int, most_bytes: int, size: Callable[..., int] = len
+) -> Iterator[list]:
+    """Yields batches of at most `most` images, and `most_bytes` unless one image is larger."""
+    batch, total = [], 0
+    for image in images:
+        if batch and (len(batch) == most or total + size(image) > most_bytes):
+            yield batch
+            batch, total = [], 0
+        batch.append(image)
+        total += size(image)
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Caption photographs by a server and draw where each word looked."""
+
+    images: tyro.conf.Positional[tuple[Path, ...]]
+    """Files: JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC."""
+    server: str = "127.0.0.1:8500"
+    """HOST:PORT of the server's gRPC."""
+    model: str = "captioner"
+    """The model's name there."""
+    label: str | None = None
+    """A version by its label, stable or canary; the latest by default."""
+    out: Path | None = None
+    """Folder of attention figures, NAME-served.png; none are drawn without it."""
+    json: bool = False
+    """Print a line of JSON per image."""
+    timeout: float = 30.0
+    """Seconds to wait for each request, and for a server that is away."""
+    tls: bool = False
+    """Encrypt, and check the server's certificate."""
+    ca_file: Path | None = None
+    """PEM file of the authorities to trust; implies --tls."""
+    cert: Path | None = None
+    """PEM file of a certificate to show to the server; implies --tls."""
+    key: Path | None = None
+    """PEM file of the certificate's private key."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
+    arguments = parse_flags(
+        Arguments, argv, "serving.client", config=(tyro.conf.FlagCreatePairsOff,)
+    )
+    # Silences gRPC's own notes on failed connections, which are told in plain words.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    return exit_status(lambda: run(arguments), (ServingError, ValueError, OSError))
+
+
+def run(arguments: Arguments) -> int:
+    """Captions each image; one that cannot be read is reported and skipped."""
+    if not arguments.images:
+        raise ValueError("Received no value for argument `images`: name at least one file.")
+    from tqdm import tqdm
+
+    from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
+
+    names = [path.with_name(f"{path.stem}-served{path.suffix}") for path in arguments.images]
+    figures = figure_paths(arguments.out, names)
+    connection = Connection(
+        *parse_server(arguments.server),
+        tls=arguments.tls,
+        ca_file=arguments.ca_file,
+        cert_file=arguments.cert,
+        key_file=arguments.key,
+        timeout=arguments.timeout,
+    )
+    failed = 0
+    with (
+        CaptionClient(connection, arguments.model, arguments.label) as client,
+        # disable=None: no bar if the output is not a terminal.
+        tqdm(total=len(arguments.images), unit="image", disable=None) as bar,
+    ):
+        resize = client.resize() if arguments.out else ""
+        contents, sent = itertools.tee(map(_read_file, arguments.images))
+        rows = zip(arguments.images, figures, client.answers(sent), contents, strict=True)
+        for path, figure, answer, content in rows:
+            bar.update()
+            with bar.external_write_mode():
+                if reason := _reason(answer):
+                    failed += 1
+                    print(printable(f"{path}: {reason}"), file=sys.stderr)
+                    if arguments.json:  # scripts find a line for each image
+                        print(json_line({"image": str(path), "error": reason}), flush=True)
+                    continue
+                if figure is not None:
+                    pixels = read_pixels(content, PHOTOGRAPH, resize)
+                    drawn = save_attention_figure(figure, pixels, answer)
+                    figure = figure if drawn else None
+                print(_line(arguments, path, answer, figure), flush=True)
+    return 1 if failed else 0
+
+
+def _read_file(path: Path) -> bytes | str:
+    """Reads an image file as it is sent; returns the reason if it cannot be read."""
+    try:
+        return read_upright(path)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+
+
+def _reason(answer: ServedCaption | ServingError | str) -> str:
+    """Returns why an image has no caption, empty if it has one."""
+    if not isinstance(answer, ServedCaption):
+        return str(answer)
+    why = f" ({answer.reason})" if answer.reason else ""
+    return "" if answer.valid else f"the server cannot read it as an image{why}"
+
+
+def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:
+    if not arguments.json:
+        drawn = f", {figure}" if figure else ""
+        said = remark(caption.familiarity, caption.confidence).sentence
+        return printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn}) {said}".rstrip())
+    values = {
+        "image": str(path),
+        "caption": caption.text,
+        "score": caption.score,
+        "version": caption.version,
+        "figure": str(figure) if figure else None,
+        "alternatives": [{"caption": text, "score": score} for text, score in caption.alternatives],
+    }
+    limits = {"familiarity": caption.familiarity, "confidence": caption.confidence}
+    values |= {name: share for name, share in limits.items() if share is not None}
+    if caption.log_probs is not None:
+        values["log_probs"] = caption.log_probs.tolist()
+    return json_line(values)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

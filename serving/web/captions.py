@@ -1,0 +1,187 @@
+"""Captioners on the page, local or static: names, samples, captions as the viewer's data."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import threading
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+import sat_tf
+from sat_tf.images.pillow import decode, to_decodable
+from sat_tf.inference import published
+from sat_tf.inference.confidence import remark
+from sat_tf.inference.run_folder import RunFolder, read_object
+from sat_tf.inference.viewer import crop_of, data_url, hypothesis_of
+from sat_tf.util.errors import RunError
+from sat_tf.util.files import finite
+
+if TYPE_CHECKING:
+    from sat_tf.inference.captions import Caption
+
+OWN = resources.files(__package__)
+"""The page's files."""
+
+_SHOWN = (1600, 1600)  # pixels
+_MOST_SAMPLES = 6
+_REPORT_DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.S)
+_DATA_URL = "data:image/jpeg;base64,"
+
+
+class Captioner:
+    """A captioner on the page, loaded by its first photograph; threads take turns.
+
+    Args:
+        run: Folder of a run, published captioner or LiteRT export.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run, self._loaded, self._turn = run, None, threading.Lock()
+
+    def __call__(self, content: bytes, sentence: str | None = None) -> dict[str, Any]:
+        """Captions an image file; or explains a `sentence`, its own caption if that is empty.
+
+        Returns:
+            `viewer_data`, with `unknown` words if it is an explanation.
+
+        Raises:
+            ValueError: The file is no image, is too large, or the sentence cannot be read.
+        """
+        decodable = to_decodable(content)
+        image = decode(decodable)
+        with self._turn:
+            self._loaded = captioner = self._loaded or sat_tf.load(self._run)
+            if sentence is None:
+                found = captioner.beam(image)
+            else:
+                found = [captioner.explain(image, sentence or None)]
+        config = captioner.config
+        data = viewer_data(image, found, config.attention.kind, config.encoder.resize)
+        if decodable is not content:  # browsers may not show the format
+            data["image"] = _shown(image)
+        return data if sentence is None else data | {"unknown": list(found[0].unknown)}
+
+
+def viewer_data(
+    image: Image.Image, captions: Sequence[Caption], kind: str, resize: str
+) -> dict[str, Any]:
+    """Returns captions of an upright image as the viewer reads them.
+
+    Args:
+        image: The image.
+        captions: Of the beam, best first.
+        kind: Of attention: `soft`, `hard` or `none`.
+        resize: `crop` or `squash`.
+
+    Returns:
+        `hypotheses`, `crop`, `grid`, `kind`, `lang`, their language, `level` and `remarks`.
+    """
+    best = captions[0]
+    level, sentence = remark(best.familiarity, best.confidence)
+    return {
+        # An unknown word of an explanation has no probability.
+        "hypotheses": finite(list(map(hypothesis_of, captions))),
+        "grid": None if best.alpha is None else list(best.alpha.shape[1:]),
+        "kind": kind,
+        "lang": best.language or None,
+        "level": level,
+        "remarks": [sentence] if sentence else [],
+        "crop": crop_of(image.height, image.width, resize),
+    }
+
+
+def _shown(image: Image.Image) -> str:
+    """Returns an image as a data URL that browsers show, no larger than the page needs."""
+    stream = io.BytesIO()
+    shown = image.copy()
+    shown.thumbnail(_SHOWN)
+    shown.save(stream, "JPEG", quality=90)
+    return data_url(stream.getvalue())
+
+
+def named(folders: Sequence[Path]) -> dict[str, Path]:
+    """Names models by their folders; a repeated name gets -2, -3, ..., but none of another."""
+    names = [path.name for path in map(Path.resolve, folders)]
+    found: dict[str, Path] = {}
+    for first, folder in zip(names, folders, strict=True):
+        name, number = first, 1
+        while name in found or (number > 1 and name in names):
+            number += 1
+            name = f"{first}-{number}"
+        found[name] = folder
+    return found
+
+
+def facts_of(runs: dict[str, Path]) -> dict[str, Any]:
+    """Returns what the page asks for first.
+
+    Returns:
+        `models` and `kinds` of attention, whether each is the user's `own`, `notes` and `about`:
+        sentences on what they know.
+    """
+    configs = {name: _config(run) for name, run in runs.items()}
+    drawn = [name for name, c in configs.items() if c.get("data", {}).get("name") == "scenes"]
+    note = (
+        f"{', '.join(drawn)}: trained on drawn scenes of coloured shapes, and knows nothing else. "
+        "Captions of photographs will be about shapes."
+    )
+    return {
+        "models": list(runs),
+        "kinds": [config.get("attention", {}).get("kind", "") for config in configs.values()],
+        "own": [not _is_pretrained(run) for run in runs.values()],
+        "notes": [note] if drawn else [],
+        "about": list(dict.fromkeys(filter(None, map(published.knows, runs.values())))),
+    }
+
+
+def samples_of(runs: dict[str, Path]) -> tuple[list[dict[str, str]], dict[str, bytes]]:
+    """Returns the samples of a page and their files: of an own run, images of its report.
+
+    Returns:
+        Of each sample `file`, `group`, `title` and `source`; the content of each file.
+    """
+    own = {name: run for name, run in runs.items() if not _is_pretrained(run)}
+    if len(own) < len(runs):
+        samples = json.loads((OWN / "samples" / "samples.json").read_text("utf-8"))
+        return samples, {
+            one["file"]: (OWN / "samples" / one["file"]).read_bytes() for one in samples
+        }
+    samples, files = [], {}
+    for name, run in own.items():
+        for number, content in enumerate(_report_images(run), 1):
+            file = f"{len(files) + 1}.jpg"
+            files[file] = content
+            group, title = f"Dev images of {name}", f"Dev image {number} of {name}"
+            samples.append({"file": file, "group": group, "title": title, "source": name})
+    return samples, files
+
+
+def _report_images(run: Path) -> list[bytes]:
+    """Returns images of a run's report on dev, JPEG; none if there is no such report."""
+    try:
+        page = (run / "evaluation" / "dev" / "index.html").read_bytes()
+        images = json.loads(_REPORT_DATA.search(page)[1])["images"]
+        urls = [image["image"] for image in images[:_MOST_SAMPLES]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+    found = (url.removeprefix(_DATA_URL) for url in urls if url.startswith(_DATA_URL))
+    return [base64.b64decode(url) for url in found]
+
+
+def _is_pretrained(run: Path) -> bool:
+    return published.SHIPPED in run.absolute().parents
+
+
+def _config(run: Path) -> dict[str, Any]:
+    """Reads a configuration; a damaged one is reported where it is loaded."""
+    try:
+        return read_object(RunFolder(run).config)
+    except RunError:
+        return {}
