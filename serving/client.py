@@ -153,7 +153,7 @@ class CaptionClient:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        for batch in split(contents, self._batch_size, BATCH_BYTES):
+        for batch in _split(contents, self._batch_size):
             sent = [content for content in batch if isinstance(content, bytes)]
             found = iter(self._answer(sent) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
@@ -225,17 +225,15 @@ def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
     )
 
 
-def split(
-    images: Iterable, most: int, most_bytes: int, size: Callable[..., int] = len
-) -> Iterator[list]:
-    """Yields batches of at most `most` images, and `most_bytes` unless one image is larger."""
+def _split(images: Iterable, most: int) -> Iterator[list]:
+    """Yields batches of at most `most` images and `BATCH_BYTES`, unless one image is larger."""
     batch, total = [], 0
     for image in images:
-        if batch and (len(batch) == most or total + size(image) > most_bytes):
+        if batch and (len(batch) == most or total + len(image) > BATCH_BYTES):
             yield batch
             batch, total = [], 0
         batch.append(image)
-        total += size(image)
+        total += len(image)
     if batch:
         yield batch
 

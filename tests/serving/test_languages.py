@@ -1,21 +1,17 @@
 """Every way of captioning writes a language's text as its run does, without a segmenter."""
 
-import asyncio
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import sat_tf
 from sat_tf.text.vocabulary import END, Vocabulary
-from serving import export_litert, export_saved_model
-from serving.bulk import worker
-from serving.bulk.job import Job
+from serving import bulk, export_litert, export_saved_model
 from serving.client import read_caption
 from serving.litert import load
 from serving.saved_model import load_call
 from serving.signatures import write_captions
-from serving.web.model_process import ModelProcess
+from serving.web.captions import Captioner
 from tests.serving.export_fixtures import write_run
 
 CAPTIONS = {
@@ -49,7 +45,7 @@ def test_every_runtime_writes_equal_words(tmp_path, images, language, unit):
     contents = images.files[:2]
     answer = load_call(served)("serving_default", np.array(contents, object))
     rows = [bulk.to_row(load(light).caption(content), maps=False) for content in contents]
-    pages = asyncio.run(on_the_page(light, contents))
+    pages = list(map(Captioner(light), contents))
     for n, (content, row, page) in enumerate(zip(contents, rows, pages, strict=True)):
         expected = captioner.caption(content)
         text, words = expected.text, list(expected.words)
@@ -67,15 +63,6 @@ def test_every_runtime_writes_equal_words(tmp_path, images, language, unit):
             np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
         for log_probs in (session.log_probs, lite.log_probs, row["log_probs"]):
             np.testing.assert_allclose(log_probs, expected.log_probs, atol=1e-4)
-
-
-async def on_the_page(folder, contents: list[bytes]) -> list[dict]:
-    """Data of the page for images, from a process without TensorFlow."""
-    process = ModelProcess([folder])
-    try:
-        return [await process.ask(folder, content) for content in contents]
-    finally:
-        process.stop()
 
 
 @pytest.mark.parametrize(
