@@ -142,25 +142,24 @@ def facts_of(runs: dict[str, Path]) -> dict[str, Any]:
 
 
 def samples_of(runs: dict[str, Path]) -> tuple[list[dict[str, str]], dict[str, bytes]]:
-    """Returns the samples of a page and their files: of an own run, images of its report.
+    """Returns the samples of a page and their files: images of an own run's report, if it has one.
 
     Returns:
         Of each sample `file`, `group`, `title` and `source`; the content of each file.
     """
-    own = {name: run for name, run in runs.items() if not _is_pretrained(run)}
-    if len(own) < len(runs):
-        samples = json.loads((OWN / "samples" / "samples.json").read_text("utf-8"))
-        return samples, {
-            one["file"]: (OWN / "samples" / one["file"]).read_bytes() for one in samples
-        }
     samples, files = [], {}
-    for name, run in own.items():
-        for number, content in enumerate(_report_images(run), 1):
+    for name, run in runs.items():
+        for number, content in enumerate([] if _is_pretrained(run) else _report_images(run), 1):
             file = f"{len(files) + 1}.jpg"
             files[file] = content
             group, title = f"Dev images of {name}", f"Dev image {number} of {name}"
             samples.append({"file": file, "group": group, "title": title, "source": name})
-    return samples, files
+    if files:
+        return samples, files
+    samples = json.loads((OWN / "samples" / "samples.json").read_text("utf-8"))
+    if not any(map(_is_pretrained, runs.values())):
+        samples = [one | {"group": "Photographs"} for one in samples]
+    return samples, {one["file"]: (OWN / "samples" / one["file"]).read_bytes() for one in samples}
 
 
 def _report_images(run: Path) -> list[bytes]:

@@ -6,9 +6,8 @@ import numpy as np
 from PIL import Image
 
 from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
-from digits.page import make_view, reading_data
+from digits.page import reading_data
 from digits.reader import DigitReading, decode_drawing, fit_drawing
-from serving.web.app import View
 from tests.image_files import encode
 
 ANSWER = "7"
@@ -36,8 +35,8 @@ class ScriptedDigits:
     config: ReaderConfig
     images: list[np.ndarray] = field(default_factory=list)
 
-    async def answer(self, content: bytes) -> dict:
-        """Answers as the page's process does."""
+    def __call__(self, content: bytes) -> dict:
+        """Answers as a model of the page does."""
         return reading_data(self, content)
 
     def read(self, content: bytes) -> DigitReading:
@@ -60,10 +59,12 @@ class ScriptedDigits:
         return DigitReading(names[best], probabilities, np.array(corners), patches, image, frame)
 
 
-def view_of(models: dict[str, ScriptedDigits]) -> View:
-    """The view of the page with these models."""
-    configs = {name: model.config for name, model in models.items()}
-    return make_view(configs, {name: m.answer for name, m in models.items()}, lambda: None)
+def view_of(models: dict[str, ScriptedDigits]) -> dict[str, ScriptedDigits]:
+    """The models of the page's view, with what it asks for first."""
+    for name, model in models.items():
+        known = model.config
+        model.facts = {"name": name, "system": known.system, "digits": known.digits}
+    return models
 
 
 def drawing(ink: bool = True, side: int = 280) -> bytes:

@@ -1,7 +1,5 @@
 """The second view as a person meets it: draw a digit, step through the glimpses; keys, a phone."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def address(models):
-    with page_of(view_of(models), soft=ScriptedModel()) as page, listening(page) as url:
+    with listening(page_of(view_of(models), soft=ScriptedModel())) as url:
         yield url
 
 
@@ -170,12 +168,3 @@ def test_the_views_lead_to_each_other(open_page, address):
     page.locator(".samples img").first.wait_for()
     page.get_by_role("link", name="Digits").click()
     page.get_by_role("button", name="Write a 0").wait_for()
-
-
-def test_the_models_are_started_when_the_view_is_opened(open_page):
-    opened = []
-    view = view_of({"ram": ScriptedDigits(CONFIGS["ram"])})
-    view = dataclasses.replace(view, opened=lambda: opened.append("once"))
-    with page_of(view) as served, listening(served) as url:
-        open_page(url)
-    assert opened == ["once"]

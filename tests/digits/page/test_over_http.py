@@ -1,15 +1,11 @@
 """Readings of drawings over HTTP; whatever goes wrong, in words and with a fitting status."""
 
-import asyncio
 import base64
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-import digits
-from digits.page import view
-from sat_tf.util.errors import RunError
 from tests.digits.page.scripted import (
     ANSWER,
     CENTRES,
@@ -19,7 +15,6 @@ from tests.digits.page.scripted import (
     drawing,
     view_of,
 )
-from tests.digits.small_readers import write_reader
 from tests.serving.web.page_fixtures import page_of
 from tests.serving.web.scripted_model import ScriptedModel
 
@@ -31,8 +26,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def client(models):
-    with page_of(view_of(models), soft=ScriptedModel()) as page:
-        yield TestClient(page.app())
+    return TestClient(page_of(view_of(models), soft=ScriptedModel()), "http://127.0.0.1:7860")
 
 
 def upload(client, content: bytes, **fields):
@@ -77,22 +71,8 @@ def test_what_cannot_be_read_is_told_in_words(client, content, says):
     assert upload(client, drawing(), model="ram").status_code == 200  # and the page still works
 
 
-@pytest.mark.slow
-def test_models_answer_in_a_process_of_their_own(tmp_path):
-    folder, ends = write_reader(tmp_path / "ram", "ram"), []
-    with pytest.raises(RunError, match="is a run"):
-        view([tmp_path], ends.append)
-    shown = view([folder], ends.append)
-    found = asyncio.run(asyncio.wait_for(shown.models["ram"](drawing()), 300))
-    ends[0]()
-    steps = digits.load(folder).read(drawing()).probabilities
-    np.testing.assert_allclose(found["steps"][-1]["probabilities"], steps[-1], atol=1e-3)
-    assert found["size"] == 28 and shown.facts[0]["system"] == "ram"
-
-
 def test_a_page_without_digit_models_has_no_such_view(client):
     assert client.get("/api/page").json()["views"] == [{"path": "digits", "title": "Digits"}]
-    with page_of(soft=ScriptedModel()) as page:
-        alone = TestClient(page.app())
-        assert alone.get("/api/page").json()["views"] == []
-        assert upload(alone, drawing()).status_code == 404 == alone.get("/digits").status_code
+    alone = TestClient(page_of(soft=ScriptedModel()), "http://127.0.0.1:7860")
+    assert alone.get("/api/page").json()["views"] == []
+    assert upload(alone, drawing()).status_code == 404 == alone.get("/digits").status_code

@@ -16,8 +16,7 @@ from PIL import Image
 from sat_tf.images.pillow import EXIF_ORIENTATION
 from sat_tf.inference import cache
 from sat_tf.inference.load import load, make_graphs
-from serving import export
-from serving.web import site as site_module
+from serving import export_web
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
 from tests.digits.small_readers import write_reader
 from tests.image_files import encode, noise, smooth
@@ -72,8 +71,8 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def site(runs, runtime, tmp_path_factory):
     out = tmp_path_factory.mktemp("host") / "below" / "site"
-    argv = ["--run-dir", *map(str, runs), "--format", "web", "--out", str(out)]
-    assert export.main([*argv, "--runtime", str(runtime)]) == 0
+    argv = ["--run-dir", *map(str, runs), "--out", str(out)]
+    assert export_web.main([*argv, "--runtime", str(runtime)]) == 0
     assert [path.name for path in out.parent.iterdir()] == ["site"]
     return out
 
@@ -311,19 +310,19 @@ def test_a_site_takes_the_place_of_an_earlier_one_and_of_nothing_else(
     site, runtime, tmp_path, capsys
 ):
     reader = write_reader(tmp_path / "reader", "ram")
-    argv = ["--run-dir", str(reader), "--format", "web", "--runtime", str(runtime), "--out"]
+    argv = ["--digits", str(reader), "--runtime", str(runtime), "--out"]
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").touch()
-    assert export.main([*argv, str(mine)]) == 2
+    assert export_web.main([*argv, str(mine)]) == 2
     assert "a new folder, or one with such a page" in capsys.readouterr().err
     assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
     before = shutil.copytree(site, tmp_path / "site")
-    assert export.main([*argv, str(before)]) == 0
+    assert export_web.main([*argv, str(before)]) == 0
     assert json.loads((before / "page.json").read_text())["models"] == []
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "reader", "site"}
     notices = (before / "NOTICES.md").read_text()
-    assert site_module.RUNTIME in notices and "Apache License" in notices
+    assert export_web.RUNTIME in notices and "Apache License" in notices
 
 
 def test_a_runtime_of_another_digest_is_refused_and_without_npm_both_ways_are_told(
@@ -334,10 +333,10 @@ def test_a_runtime_of_another_digest_is_refused_and_without_npm_both_ways_are_to
     with pytest.raises(
         ValueError, match=r"`runtime`: expected the archive of @litertjs/core@.*SHA-256"
     ):
-        site_module.read_runtime(other)
+        export_web.read_runtime(other)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match="install npm, or give the file .* `--runtime`"):
-        site_module.read_runtime(None)
+        export_web.read_runtime(None)
 
 
 def test_its_benchmark_starts(site, tmp_path, browser):
