@@ -17,7 +17,6 @@ MOST_BODY_LINES = 60
 OWN = (*PACKAGES, "tests")
 COMMANDS = {  # and what decides or reads the configuration for them
     *(f"training/{name}.py" for name in ("train", "distill", "publish")),
-    "training/inspect/survey.py",
     *(f"training/{n}.py" for n in ("config", "recipes", "cli", "init_from", "resolve", "features")),
 }
 

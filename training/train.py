@@ -291,16 +291,15 @@ def report(
     captioner: TrainedCaptioner, run_dir: Path, cache_dir: Path, data_dir: Path | None
 ) -> None:
     """Evaluates a trained run on dev, and says what is next."""
-    from sat_tf.util.fields import flat, to_dict
-    from training import little_data
+    from sat_tf.util.fields import to_dict
     from training.evaluation.evaluation import Request, evaluate_run
+    from training.run.next_steps import after_training
 
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
     evaluate_run(captioner, config.data, config.search, to_dict(config), of_dev)
     print(f"Caption with it: {command_line('training.caption', '--run-dir', run_dir)} PHOTO")
-    settings = flat(to_dict(config))
-    print(*little_data.after_training(folder, config.data, settings, data_dir), sep="\n")
+    print(*after_training(folder, config, data_dir), sep="\n")
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class RunFolder:
         "dataset.jsonl",
         "Data as it was read: a line per image with captions and split, or why it is left out.",
     )
-    contact_sheet = _file("dataset.jpg", "Twelve training images with their captions, as read.")
+    contact_sheet = _file("dataset.html", "Twelve training images with their captions, as read.")
     data_dir = _file(
         "data_dir.txt",
         "Path of the data folder at training time, text; no part of what the run is.",

@@ -1,72 +1,71 @@
-"""A sheet of a few images with their captions, in which a wrong pairing is seen at a glance."""
+"""A page of a few images with their captions, on which a wrong pairing is seen at a glance."""
 
 from __future__ import annotations
 
+import html
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from sat_tf.images import pillow
-from sat_tf.inference.lettering import (
-    PAPER,
-    Lettering,
-    MissingFontError,
-    clusters,
-    font_runs,
-    lettering_of,
-    require_fonts,
-    text_width,
-    wrap,
-    write_text,
-)
+from sat_tf.inference.lettering import lettering_of
+from sat_tf.inference.viewer import data_url
 from sat_tf.util.files import write_atomically
-from training.data.examples import Split, StoredImage
+from training.data.examples import Example, Split, StoredImage
 
 IMAGES = 12
-_COLUMNS = 4
-_CELL, _GAP, _TEXT = 220, 12, 13  # pixels
-_LINES = 6
+_SIDE = 360  # pixels
 _TRIES = 3  # images to try instead of one that cannot be read
+_STYLE = """
+:root { color-scheme: light dark; }
+body { max-width: 76rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; }
+main { display: grid; grid-template-columns: repeat(auto-fill, minmax(16rem, 1fr)); gap: 1.5rem; }
+figure { margin: 0; overflow-wrap: anywhere; }
+img { display: block; max-width: 100%; height: auto; }
+code { font-size: .85rem; }
+p, li { margin: .25rem 0; }
+ul { padding-inline-start: 1.25rem; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
+th, td { padding: .2rem 1rem .2rem 0; text-align: start; border-bottom: 1px solid #8886; }
+"""
 
 
-def write_contact_sheet(path: Path, split: Split, language: str = "") -> bool:
-    """Draws images of a split, evenly spread over it, each above its name and first captions.
+def write_contact_sheet(
+    path: Path,
+    split: Split,
+    language: str = "",
+    title: str = "Training images with their captions",
+    notes: Iterable[str] = (),
+    table: Iterable[Sequence[str]] = (),
+) -> None:
+    """Writes a page in one file: images of a split, evenly spread over it, with their captions.
 
     Args:
-        path: A JPEG.
+        path: An HTML file.
         split: The split.
         language: Code of the captions' language.
-
-    Returns:
-        False if nothing can be drawn: no image can be read, or no font has the letters.
+        title: Heading of the page.
+        notes: Paragraphs under the heading.
+        table: Rows under the notes, headings first.
     """
-    try:
-        tiles = [_tile(*shown, language) for shown in _chosen(split)]
-    except MissingFontError:
-        return False
-    if not tiles:
-        return False
-    columns = min(_COLUMNS, len(tiles))
-    rows = [tiles[start : start + columns] for start in range(0, len(tiles), columns)]
-    heights = [max(tile.height for tile in row) for row in rows]
-    width = columns * (_CELL + _GAP) + _GAP
-    sheet = Image.new("RGB", (width, sum(heights) + (len(rows) + 1) * _GAP), PAPER)
-    top = _GAP
-    for row, height in zip(rows, heights, strict=True):
-        for column, tile in enumerate(row):
-            sheet.paste(tile, (_GAP + column * (_CELL + _GAP), top))
-        top += height + _GAP
-    file = io.BytesIO()
-    sheet.save(file, "JPEG", quality=88)
-    write_atomically(path, file.getvalue())
-    return True
+    figures = "".join(_figure(*shown, language) for shown in _chosen(split))
+    paragraphs = "".join(f"<p>{html.escape(note)}</p>\n" for note in notes)
+    heading = html.escape(title)
+    write_atomically(
+        path,
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{heading}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{heading}</h1>\n{paragraphs}{_table(table)}<main>\n{figures}</main>\n</body>\n"
+        "</html>\n",
+    )
 
 
-def _chosen(split: Split) -> Iterator[tuple[Image.Image, str, tuple[str, ...]]]:
-    """Yields image, name and captions of examples; the next one stands in for an unreadable one."""
+def _chosen(split: Split) -> Iterator[tuple[Image.Image, Example]]:
+    """Yields examples with their images; the next one stands in for an unreadable one."""
     places = np.linspace(0, len(split), min(IMAGES, len(split)), endpoint=False).astype(int)
     ends = [*places[1:], len(split)]
     for place, end in zip(places, ends, strict=True):
@@ -74,47 +73,36 @@ def _chosen(split: Split) -> Iterator[tuple[Image.Image, str, tuple[str, ...]]]:
             image = example.image
             try:
                 if isinstance(image, np.ndarray):
-                    decoded = Image.fromarray(image)
+                    yield Image.fromarray(image), example
                 else:
                     content = image.read_bytes() if isinstance(image, StoredImage) else image
-                    decoded = pillow.decode(pillow.read_content(content))
+                    yield pillow.decode(pillow.read_content(content)), example
             except (OSError, ValueError):
                 continue
-            yield decoded, example.image_id, example.captions
             break
 
 
-def _tile(image: Image.Image, name: str, captions: tuple[str, ...], language: str) -> Image.Image:
-    scale = _CELL / max(image.size)
-    size = tuple(max(1, round(side * scale)) for side in image.size)
-    image = image.resize(size, Image.Resampling.LANCZOS)
-    texts = [(f"{name}:", ""), *((caption, language) for caption in captions)]
-    lines = [
-        (line, style)
-        for text, code in texts
-        for style in [lettering_of(text, code)]
-        for line in wrap(_drawable(text, style, text in captions), _TEXT, _CELL, style)
-    ]
-    if len(lines) > _LINES:
-        lines = [*lines[:_LINES], ("...", lettering_of(""))]
-    tile = Image.new("RGB", (_CELL, image.height + round(1.4 * _TEXT * len(lines)) + 6), PAPER)
-    tile.paste(image, ((_CELL - image.width) // 2, 0))
-    draw = ImageDraw.Draw(tile)
-    for number, (line, style) in enumerate(lines):
-        left = _CELL - text_width(line, _TEXT, style) if style.right_to_left else 0
-        top = image.height + 4 + round(1.4 * _TEXT * number)
-        write_text(draw, (left, top), line, _TEXT, style)
-    return tile
+def _figure(image: Image.Image, example: Example, language: str) -> str:
+    image.thumbnail((_SIDE, _SIDE))
+    content = io.BytesIO()
+    image.convert("RGB").save(content, "JPEG", quality=88)
+    captions = "".join(f"<li{_spoken(c, language)}>{html.escape(c)}</li>" for c in example.captions)
+    name, alt = html.escape(example.image_id), html.escape(example.captions[0])
+    return (
+        f'<figure>\n<img src="{data_url(content.getvalue())}" alt="{alt}">\n'
+        f"<figcaption><code>{name}</code>\n<ul>{captions}</ul></figcaption>\n</figure>\n"
+    )
 
 
-def _drawable(text: str, style: Lettering, caption: bool) -> str:
-    """Returns a text with a question mark for each letter, such as an emoji, that no font has.
+def _spoken(text: str, language: str) -> str:
+    direction = "rtl" if lettering_of(text, language).right_to_left else "auto"
+    return f' dir="{direction}"' + (f' lang="{html.escape(language)}"' if language else "")
 
-    Raises:
-        MissingFontError: Most letters of a caption are such.
-    """
-    runs = [(face, clusters(piece)) for face, piece in font_runs(text, style)]
-    lost = sum(len(letters) for face, letters in runs if not face)
-    if caption and 2 * lost > len(clusters(text)):
-        require_fonts(text, style)
-    return "".join("".join(letters) if face else "?" * len(letters) for face, letters in runs)
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    lines = []
+    for row in rows:
+        cell = "td" if lines else "th"
+        cells = "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in row)
+        lines.append(f"<tr>{cells}</tr>\n")
+    return f"<table>\n{''.join(lines)}</table>\n" if lines else ""

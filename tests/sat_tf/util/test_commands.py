@@ -19,7 +19,7 @@ COMMANDS = {
     "training.caption": [*FILE, *RUN],
     "training.compare": ["RUN", "RUN"],
     "training.evaluate": RUN,
-    "training.inspect.__main__": [],
+    "training.inspect": [],
     "training.train": [],
     "serving.client": FILE,
     "serving.export_saved_model": RUN,

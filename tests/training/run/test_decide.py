@@ -7,8 +7,7 @@ from PIL import Image
 
 from sat_tf.util.commands import check_file, check_folder
 from tests.training.small_runs import exit_of
-from training import caption, distill, evaluate, standardize, train
-from training.inspect import __main__ as inspect
+from training import caption, distill, evaluate, inspect, standardize, train
 from training.run.decide import check_apart
 
 

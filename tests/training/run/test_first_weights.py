@@ -15,7 +15,7 @@ from sat_tf.text.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.run.test_build import model_like
 from tests.training.small_runs import read, train
-from training.inspect import __main__ as inspect_command
+from training import inspect as inspect_command
 from training.publish import main as publish
 from training.run.config import to_text
 from training.run.first_weights import start_from

@@ -1,1 +1,0 @@
-"""Inspection of a data set before training: `python -m training.inspect`."""
