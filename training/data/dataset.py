@@ -1,75 +1,38 @@
-"""The data of a run, written down once: `RUN/dataset.jsonl`.
+"""The data of a run, written down once: `RUN/dataset.jsonl`, its digest in `RUN/dataset.sha256`.
 
 The first line says how the data was read, each further line is an image of a split: its name,
-captions and group, its file if that has another name, and the SHA-256 of that; or why it is left
-out. Each line ends with a check of all lines so far, by which one that was edited is known.
-Layouts of caption files end here: a run that is resumed, its evaluation and whoever wants to know
-what was read use this file.
+captions and group, its file if that has another name, and the SHA-256 of its content; or why it is
+left out. A run that is resumed and its evaluation read this file, not the layout of captions.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
-import tempfile
-import weakref
-import zlib
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from sat_tf.inference.run_folder import RunFolder
+from sat_tf.util.commands import progress_bar
 from sat_tf.util.errors import RunError
-from sat_tf.util.files import sha256_of, sync
+from sat_tf.util.files import sha256_of, write_atomically
 from sat_tf.util.text_tables import counted
 from training.data.config import DataConfig
-from training.data.examples import DataError, Example, Split, StoredImage
-from training.data.image_files import identify
+from training.data.examples import AnyImage, DataError, Example, Split, StoredImage
 from training.data.readers import Source
 
 _ANEW = "A run with another `--run-dir` reads the data anew."
-
-
-class Lines(Sequence[Example]):
-    """Examples whose images are files, each kept as a line of a file, read when it is asked for.
-
-    Args:
-        file: Has the lines: a record, or a temporary file that becomes one. Closed with the last
-            use of these examples.
-        base: Folder that names of files are relative to.
-    """
-
-    def __init__(self, file: BinaryIO, base: Path) -> None:
-        self._file, self._base = file, base
-        self._starts, self._sizes = array("q"), array("i")
-        weakref.finalize(self, file.close)
-
-    def add(self, start: int, size: int) -> None:
-        """Adds an example by the place of its line."""
-        self._starts.append(start)
-        self._sizes.append(size)
-
-    def line(self, index: int) -> bytes:
-        """Reads the line of an example."""
-        return os.pread(self._file.fileno(), self._sizes[index], self._starts[index])
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, index: int | slice) -> Example | tuple[Example, ...]:
-        if isinstance(index, slice):
-            return tuple(self[one] for one in range(len(self))[index])
-        index = range(len(self))[index]
-        try:
-            return _example(_value(self.line(index)), self._base)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(
-                f"{self._file.name} was edited while it was in use: image {index + 1} of a split "
-                f"is not where it was. {_ANEW}"
-            ) from error
+_READERS = 2
+_SHOWN = 10_000  # images from which on progress is shown
+_KEPT = ("blank_captions", "notes", "uncaptioned", "held_out")  # of a split
 
 
 class Dataset:
@@ -79,7 +42,7 @@ class Dataset:
         splits: Train and dev; test too, if it is to be written.
         files: The caption files and lists that were read.
         data_dir: The user's copy of the data set; names of files are relative to it.
-        recorded: The splits were read from the record of the run.
+        recorded: The run has its record already.
     """
 
     def __init__(
@@ -87,7 +50,7 @@ class Dataset:
         splits: Mapping[str, Split],
         files: Sequence[Path],
         data_dir: Path | None,
-        recorded: bool,
+        recorded: bool = False,
     ) -> None:
         self._splits, self._files, self._recorded = splits, files, recorded
         self._base = None if data_dir is None else Path(data_dir)
@@ -96,7 +59,7 @@ class Dataset:
     def open(
         cls, data: DataConfig, data_dir: Path | None, cache_dir: Path, record: Path | None = None
     ) -> Self:
-        """Reads the data of a run by its record, or else in the layout that it has.
+        """Reads the data of a run from its record, or else in the layout that it has.
 
         Args:
             data: The data set and how to read it.
@@ -107,55 +70,58 @@ class Dataset:
         Raises:
             DataError: The record is damaged, or of other files; or the data cannot be used.
         """
-        load, files, recorded = _opened(data, data_dir, record)
-        splits = {name: load(name) for name in ("train", "dev")}
-        if recorded:
-            for split in splits.values():
-                if changed := _changed_images(record, split, cache_dir):
-                    raise DataError(f"{changed} Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}")
-            return cls(splits, files, data_dir, recorded)
-        if data.name == "folder":
-            with contextlib.suppress(DataError):
-                splits["test"] = load("test")
-        splits = {name: _identified(split, data_dir, cache_dir) for name, split in splits.items()}
-        return cls(splits, files, data_dir, recorded)
+        kept = None
+        if record is not None and record.is_file():
+            kept = Record.read(record, Path(data_dir or ""))
+            if changed := kept.changed_file():
+                raise DataError(f"{changed} {_ANEW}")
+        if kept is not None and kept.splits:
+            splits, files = {name: kept.splits[name] for name in ("train", "dev")}, ()
+        else:
+            source = Source(data, data_dir)
+            splits, files = {name: source.split(name) for name in ("train", "dev")}, source.files
+            if data.name == "folder":
+                with contextlib.suppress(DataError):
+                    splits["test"] = source.split("test")
+        splits = {name: _identified(split, cache_dir) for name, split in splits.items()}
+        for split in splits.values() if kept else ():
+            if changed := kept.changed_images(split):
+                raise DataError(f"{changed} Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}")
+        return cls(splits, files, data_dir, kept is not None)
 
     def split(self, name: str) -> Split:
-        """Returns a split, with the SHA-256 of its image files."""
+        """Returns a split; its examples have the SHA-256 of their images."""
         return self._splits[name]
 
     def write(self, path: Path) -> None:
-        """Writes the record file, unless this data set was read from it."""
+        """Writes the record file and its digest, unless the run has them."""
         if self._recorded:
             return
-        draft = path.with_name(f".{path.name}.tmp")
-        with draft.open("wb") as file:
-            file.writelines(_checked(self._lines()))
-        sync(draft)
-        os.replace(draft, path)
+        content = b"".join(map(_line, self._values()))
+        # The digest first: without the record, it is of none.
+        write_atomically(path.with_suffix(".sha256"), f"{hashlib.sha256(content).hexdigest()}\n")
+        write_atomically(path, content)
 
-    def _lines(self) -> Iterator[bytes]:
+    def _values(self) -> Iterator[Mapping[str, Any]]:
+        """Yields the values of all lines."""
         splits, base = self._splits, self._base
-        in_files = all(isinstance(split.examples, Lines) for split in splits.values())
+        every = (example.image for split in splits.values() for example in split.examples)
+        in_files = all(isinstance(image, Path) for image in every)
         files = [path for path in self._files if path.is_file()] if in_files else []
-        read = {_relative(path, base): sha256_of(path) for path in files}
-        kept = ("blank_captions", "notes", "uncaptioned", "held_out")
         counts = {
             name: {"images": len(split), "left_out": len(split.skipped)}
-            | {key: getattr(split, key) for key in kept}
+            | {key: getattr(split, key) for key in _KEPT}
             for name, split in splits.items()
         }
-        yield _line({"in_files": in_files, "read": read, "splits": counts})
+        read = {_relative(path, base): sha256_of(path) for path in files}
+        yield {"in_files": in_files, "read": read, "splits": counts}
         for name, split in splits.items():
-            if isinstance(split.examples, Lines):
-                yield from map(split.examples.line, range(len(split)))
-            else:
-                for one in split.examples:
-                    yield _line(_record(one, name, base))
+            for one in split.examples:
+                yield _values_of(one, name, base)
             numbers = {image_id: number for number, image_id in split.skipped_identifiers.items()}
             for image_id, reason in split.skipped:
                 number = {"id": numbers[image_id]} if image_id in numbers else {}
-                yield _line({"image": image_id, "split": name, "left_out": reason} | number)
+                yield {"image": image_id, "split": name, "left_out": reason} | number
 
 
 def read_split(
@@ -165,87 +131,143 @@ def read_split(
     cache_dir: Path,
     record: Path | None = None,
 ) -> Split:
-    """Reads one split, with the SHA-256 of its image files, for an evaluation.
+    """Reads one split, with the SHA-256 of its images, for an evaluation.
 
     Data that changed since the record was written is read anew, with a note.
 
     Raises:
         DataError: There is no such split, the record is damaged, or the data cannot be used.
     """
-    load, _, recorded = _opened(data, data_dir, record, may_change=True)
-    split = load(name)
-    if recorded and (changed := _changed_images(record, split, cache_dir)):
-        print(f"Note: {changed}")
-    return _identified(split, data_dir, cache_dir)
-
-
-def _opened(
-    data: DataConfig, data_dir: Path | None, record: Path | None, may_change: bool = False
-) -> tuple[Callable[[str], Split], Sequence[Path], bool]:
-    """Returns what loads a split, the files that are read, and whether a record is."""
+    kept, split = None, None
     if record is not None and record.is_file():
-        header, base = read_header(record), Path(data_dir or "")
-        try:
-            check_unchanged(record, base, header["read"])
-        except DataError as error:
-            if not may_change:
-                raise
-            print(f"Note: {str(error).removesuffix(_ANEW)}The data is read anew.")
-            header["in_files"] = False
-        if header["in_files"]:
-            splits = read_splits(record, header, base)
-
-            def load(name: str) -> Split:
-                # That there is no such split is told by the layout.
-                return splits[name] if name in splits else Source(data, data_dir).split(name)
-
-            return load, [base / name for name in header["read"]], True
-    source = Source(data, data_dir)
-    return source.split, source.files, False
+        kept = Record.read(record, Path(data_dir or ""))
+        if changed := kept.changed_file():
+            print(f"Note: {changed} The data is read anew.")
+        else:
+            split = kept.splits.get(name)
+    # The layout tells that there is no such split.
+    split = _identified(split or Source(data, data_dir).split(name), cache_dir)
+    if kept and (changed := kept.changed_images(split)):
+        print(f"Note: {changed}")
+    return split
 
 
-def _identified(split: Split, data_dir: Path | None, cache_dir: Path) -> Split:
-    """Returns a split with the digests of its images, if all of them are files."""
-    paths = [one.image for one in split.examples if isinstance(one.image, Path)]
-    if len(paths) < len(split):
-        return split
-    base, found = Path(data_dir or ""), identify(paths, cache_dir)
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - `Lines` closes it
-    lines = Lines(file, base)
-    for one, digest in zip(split.examples, found, strict=True):
-        one = dataclasses.replace(one, sha256=digest)
-        start = file.tell()
-        lines.add(start, file.write(_line(_record(one, split.name, base))))
-    file.flush()
-    return dataclasses.replace(split, examples=lines)
+@dataclass(frozen=True)
+class Record:
+    """A record file, as it was written.
+
+    Attributes:
+        path: The file.
+        base: Folder that names of files are relative to.
+        files: Name of each caption file that was read -> its SHA-256.
+        splits: The splits, if all images are files; others are read in their layout again.
+        digests: Split and name of an image -> SHA-256 of its content, None if it was unreadable.
+    """
+
+    path: Path
+    base: Path
+    files: Mapping[str, str]
+    splits: Mapping[str, Split]
+    digests: Mapping[tuple[str, str], str | None]
+
+    @classmethod
+    def read(cls, path: Path, base: Path) -> Self:
+        """Reads a record file.
+
+        Raises:
+            DataError: It is not as it was written.
+        """
+        content, kept = path.read_bytes(), path.with_suffix(".sha256")
+        digest = kept.read_text("utf-8").strip() if kept.is_file() else None
+        if digest != hashlib.sha256(content).hexdigest():
+            raise DataError(
+                f"{path} is not as it was written: it was edited or cut short, {kept.name} is "
+                f"gone, or both are of another version. {_ANEW}"
+            )
+        lines = content.decode("utf-8", "surrogateescape").split("\n")
+        header = json.loads(lines[0])
+        examples: dict[str, list[Example]] = {name: [] for name in header["splits"]}
+        skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
+        identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
+        digests: dict[tuple[str, str], str | None] = {}
+        for line in lines[1:-1]:
+            values = json.loads(line)
+            image_id, split = values["image"], values["split"]
+            if "left_out" not in values:
+                digests[split, image_id] = values.get("sha256")
+                if header["in_files"]:
+                    examples[split].append(_example(values, base))
+                continue
+            skipped[split].append((image_id, values["left_out"]))
+            if "id" in values:
+                identifiers[split][values["id"]] = image_id
+        splits = {
+            name: Split(
+                name,
+                tuple(examples[name]),
+                tuple(skipped[name]),
+                facts["blank_captions"],
+                tuple(facts["uncaptioned"]),
+                tuple(facts["notes"]),
+                identifiers[name],
+                facts["held_out"],
+            )
+            for name, facts in header["splits"].items()
+            if header["in_files"]
+        }
+        return cls(path, base, header["read"], splits, digests)
+
+    def changed_file(self) -> str:
+        """Returns a sentence if a caption file is another one now, else an empty string."""
+        for name, expected in self.files.items():
+            file = self.base / name
+            if not file.is_file():
+                return f"{file}, which {self.path} was made of, is gone."
+            if sha256_of(file) != expected:
+                return f"{file} has changed since {self.path} was made of it."
+        return ""
+
+    def changed_images(self, split: Split) -> str:
+        """Returns a sentence if images are others now, else an empty string."""
+        changed = [
+            one.image_id
+            for one in split.examples
+            if (before := self.digests.get((split.name, one.image_id))) is not None
+            and one.sha256 != before
+        ]
+        if not changed:
+            return ""
+        return (
+            f"{counted(len(changed), 'image')} of the {split.name} split changed or vanished since "
+            f"{self.path} was written, such as {changed[0]}."
+        )
 
 
-def _record(example: Example, split: str, base: Path | None) -> dict[str, Any]:
-    record: dict[str, Any] = {"image": example.image_id, "split": split}
-    record["captions"] = example.captions
+def _values_of(example: Example, split: str, base: Path | None) -> dict[str, Any]:
+    values: dict[str, Any] = {"image": example.image_id, "split": split}
+    values["captions"] = example.captions
     if example.identifier is not None:
-        record["id"] = example.identifier
+        values["id"] = example.identifier
     if example.group is not None:
-        record["group"] = example.group
+        values["group"] = example.group
     if isinstance(example.image, Path):
         file = _relative(example.image, base)
-        record |= {"file": file} if file != example.image_id else {}
+        values |= {"file": file} if file != example.image_id else {}
     elif isinstance(example.image, StoredImage):
-        record["stored"] = example.image.stamp
+        values["stored"] = example.image.stamp
     if example.sha256 is not None:
-        record["sha256"] = example.sha256
-    return record
+        values["sha256"] = example.sha256
+    return values
 
 
-def _example(record: Mapping[str, Any], base: Path) -> Example:
-    name, captions = record["image"], tuple(record["captions"])
+def _example(values: Mapping[str, Any], base: Path) -> Example:
     return Example(
-        name,
-        base / record.get("file", name),
-        captions,
-        group=record.get("group"),
-        identifier=record.get("id"),
-        sha256=record.get("sha256"),
+        values["image"],
+        base / values.get("file", values["image"]),
+        tuple(values["captions"]),
+        group=values.get("group"),
+        identifier=values.get("id"),
+        sha256=values.get("sha256"),
     )
 
 
@@ -256,120 +278,109 @@ def _relative(path: Path, base: Path | None) -> str:
     return path.as_posix()
 
 
-def _line(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+def _line(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
 
-def _value(line: bytes) -> Any:
-    return json.loads(line.decode("utf-8", "surrogateescape"))
-
-
-def _checked(lines: Iterable[bytes]) -> Iterator[bytes]:
-    check = 0
-    for line in lines:
-        content = line.removesuffix(b"}\n")
-        check = zlib.crc32(content, check)
-        yield content + _check_of(check)
-
-
-def _check_of(check: int) -> bytes:
-    return b', "check": "%08x"}\n' % check
-
-
-def _read_lines(path: Path) -> Iterator[bytes]:
-    """Yields the lines of a record file, their checks among the values.
-
-    Raises:
-        DataError: A line is not as it was written.
-    """
-    check = 0
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            content = line[: -len(_check_of(0))]
-            check = zlib.crc32(content, check)
-            if line != content + _check_of(check):
-                raise DataError(
-                    f"{path}, line {number} is not as it was written: it was edited or cut short, "
-                    f"or is of another version. {_ANEW}"
-                )
-            yield line
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """Reads the first line of a record file.
-
-    Raises:
-        DataError: It is not as it was written.
-    """
-    for line in _read_lines(path):
-        return _value(line)
-    raise DataError(f"{path} is empty. {_ANEW}")
-
-
-def read_splits(path: Path, header: Mapping[str, Any], base: Path) -> dict[str, Split]:
-    """Reads the splits of a record file whose images are in files below `base`.
-
-    Raises:
-        DataError: A line is not as it was written, or lines are missing.
-    """
-    examples = {name: Lines(path.open("rb"), base) for name in header["splits"]}
-    skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
-    identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
-    end = 0
-    for line in _read_lines(path):
-        start, end = end, end + len(line)
-        if not start:
-            continue  # the header
-        record = _value(line)
-        split = record["split"]
-        if "left_out" in record:
-            skipped[split].append((record["image"], record["left_out"]))
-            if "id" in record:
-                identifiers[split][record["id"]] = record["image"]
-        else:
-            examples[split].add(start, len(line))
-    splits = {}
-    for name, facts in header["splits"].items():
-        found = len(examples[name]), len(skipped[name])
-        if found != (facts["images"], facts["left_out"]):
-            raise DataError(
-                f"{path} is not whole: expected {facts['images']} images of the {name} split and "
-                f"{facts['left_out']} that are left out, got {found[0]} and {found[1]}. {_ANEW}"
-            )
-        listed = (examples[name], tuple(skipped[name]), facts["blank_captions"])
-        told = (tuple(facts["uncaptioned"]), tuple(facts["notes"]))
-        splits[name] = Split(name, *listed, *told, identifiers[name], facts["held_out"])
-    return splits
-
-
-def check_unchanged(path: Path, base: Path, read: Mapping[str, str]) -> None:
-    """Checks that caption files are those that a record file was made of.
-
-    Raises:
-        DataError: One is gone or has changed.
-    """
-    for name, expected in read.items():
-        file = base / name
-        if not file.is_file():
-            raise DataError(f"{file}, which {path} was made of, is gone. {_ANEW}")
-        if sha256_of(file) != expected:
-            raise DataError(f"{file} has changed since {path} was made of it. {_ANEW}")
-
-
-def _changed_images(record: Path, split: Split, cache_dir: Path) -> str:
-    """Returns a sentence if image files are not those of a record, else an empty string."""
-    found = identify((one.image for one in split.examples), cache_dir)
-    changed = [
-        one.image_id
-        for one, now in zip(split.examples, found, strict=True)
-        if one.sha256 is not None and now != one.sha256
-    ]
-    if not changed:
-        return ""
-    return (
-        f"{counted(len(changed), 'image')} of the {split.name} split changed or vanished since "
-        f"{record} was written, such as {changed[0]}."
+def identified(examples: Sequence[Example], cache_dir: Path) -> tuple[Example, ...]:
+    """Returns examples, each with the SHA-256 that its image has now, see `identify`."""
+    digests = identify([one.image for one in examples], cache_dir)
+    return tuple(
+        one if one.sha256 == sha256 else dataclasses.replace(one, sha256=sha256)
+        for one, sha256 in zip(examples, digests, strict=True)
     )
+
+
+def _identified(split: Split, cache_dir: Path) -> Split:
+    return dataclasses.replace(split, examples=identified(split.examples, cache_dir))
+
+
+def identify(images: Sequence[AnyImage], cache_dir: Path) -> list[str | None]:
+    """Computes the SHA-256 of images, reading each once.
+
+    What was found is kept in `CACHE/digests`, in a file for each folder of images, tar or Parquet
+    file. That only saves time: without it, or if it cannot be written, all images are read.
+
+    Args:
+        images: Files, and images in files of others.
+        cache_dir: Folder of everything that can be computed again (`--cache-dir`).
+
+    Returns:
+        The digests (hexadecimal); None for an image that cannot be read, or is in no file.
+    """
+    homes: dict[str, list[int]] = defaultdict(list)  # folder, or file that holds images -> places
+    for place, image in enumerate(images):
+        if isinstance(image, Path):
+            homes[os.path.split(image)[0]].append(place)
+        elif isinstance(image, StoredImage) and image.container is not None:
+            homes[str(image.container)].append(place)
+    found: list[str | None] = [None] * len(images)
+    for home, places in homes.items():
+        name = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:16]
+        of_home = [images[place] for place in places]
+        for place, sha256 in zip(
+            places, _of_home(of_home, cache_dir / "digests" / f"{name}.json"), strict=True
+        ):
+            found[place] = sha256
+    return found
+
+
+def _of_home(images: Sequence[Path | StoredImage], kept: Path) -> list[str | None]:
+    """Computes the digests of images of one folder or file; `kept` has those known before."""
+    known: dict[str, Any] = {}  # name -> state and digest
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        read = json.loads(kept.read_bytes())
+        known = read if isinstance(read, dict) else {}
+    found: list[str | None] = [None] * len(images)
+    new: dict[int, tuple[str, list[int]]] = {}
+    for place, image in enumerate(images):
+        stored = isinstance(image, StoredImage)
+        name, state = (image.stamp, image.container) if stored else (image.name, image)
+        if (state := _state(state)) is None:
+            continue
+        match known.get(name):
+            case [*before, str(sha256)] if before == state:
+                found[place] = sha256
+            case _:
+                new[place] = name, state
+    with (
+        progress_bar(len(new), "Reading images", "images", len(new) > _SHOWN) as bar,
+        ThreadPoolExecutor(_READERS) as pool,
+    ):
+        for place, sha256 in zip(new, pool.map(_digest, (images[p] for p in new)), strict=True):
+            found[place] = sha256
+            bar.update(1)
+    if new:
+        known |= {
+            name: [*state, found[place]] for place, (name, state) in new.items() if found[place]
+        }
+        with contextlib.suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, json.dumps(known))
+    return found
+
+
+def _state(path: Path) -> list[int] | None:
+    """Returns size, modification and change time in nanoseconds, and inode; None without a file.
+
+    `cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for
+    the broken file; nothing sets the change time. Two files may have all times in common, and one
+    can take the other's name, or a link that leads to it be set to the other.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None  # a pipe would be waited for
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def _digest(image: Path | StoredImage) -> str | None:
+    try:
+        return hashlib.sha256(image.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:

@@ -70,12 +70,18 @@ class StoredImage:
     Attributes:
         source: Records by number; the key `image` of a record is the encoded image.
         index: Number of the record.
-        stamp: Stands for the content in fingerprints: data set, version and name.
+        stamp: Name of the image in its data set, by which a digest of it is kept.
     """
 
     source: Sequence[Mapping[str, Any]] = field(repr=False)
     index: int
     stamp: str
+
+    @property
+    def container(self) -> Path | None:
+        """The file that holds the records; None for a data set that knows its content itself."""
+        path = getattr(self.source, "path", None)
+        return path if isinstance(path, Path) else None
 
     def read_bytes(self) -> bytes:
         """Reads the encoded image."""
@@ -97,7 +103,7 @@ class Example:
         phrases: Noun phrases with boxes, if the data set has them.
         group: Name of what it must share a split with, if the data set says.
         identifier: Another id that the caption file gives it, such as COCO's number.
-        sha256: Of the content of its file (hexadecimal), if that was read.
+        sha256: Of the content of its image (hexadecimal), if that was read.
     """
 
     image_id: str

@@ -1,11 +1,11 @@
 """The feature store: annotations of a frozen encoder, computed once and read from disk.
 
-A store is a folder `CACHE/features/FINGERPRINT` of shards, computed one by one.
-The fingerprint stands for all that its content depends on. A shard has raw float16 records, with
-its notes beside it, a small JSON file that names the unreadable images. A record has one view per
-image, or two with mirrored views (the plain one first). Files appear by a rename, so a store that
-was interrupted, or is built by two processes at once, has whole shards only. Processes that build
-it together claim a shard before they compute it.
+A store is a file `CACHE/features/ID.f16` of raw float16 records, mapped into memory, with its notes
+in `ID.json`: how many records are done, and which images cannot be read. A record has one view of
+an image, or two with mirrored views (the plain one first). ID stands for all that the content
+depends on: encoder, preprocessing and the content of the images. One process fills a store, and
+others wait for it; the notes are written after the records that they tell of, so that a process
+that is killed loses the records after the last notes, and a store counts as whole by its notes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import hashlib
 import json
 import os
 import shutil
-import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,157 +29,16 @@ from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from sat_tf.util.commands import progress_bar
 from sat_tf.util.errors import invalid_value
-from sat_tf.util.files import NO_LOCKS, sync, write_json
-from sat_tf.util.text_tables import counted
+from sat_tf.util.files import NO_LOCKS, write_json
+from training.data.dataset import identified
 from training.data.examples import DataError, Example, StoredImage
-from training.data.image_files import identify
 from training.data.image_loader import ImageLoader, Views
 
-FORMAT = 3  # part of a store's fingerprint
+FORMAT = 4  # part of a store's fingerprint
+BLOCK = 256
+"""Images between two notes: what a killed process computes again at most."""
 
-_STALE = 24 * 3600.0  # seconds after which no process uses a temporary file any more
 _HALF_MAX = float(np.finfo(np.float16).max)
-
-
-@dataclass(frozen=True)
-class Shards:
-    """Shards of a store: names, sizes, and which of them are finished.
-
-    Attributes:
-        path: The store's folder.
-        count: Number of images.
-        views: Views per image, 1 or 2.
-        record_shape: `(L, D)` of the annotations of a view.
-        shard_size: Images per shard.
-    """
-
-    path: Path
-    count: int
-    views: int
-    record_shape: tuple[int, int]
-    shard_size: int
-
-    @property
-    def record_bytes(self) -> int:
-        """Size of a view's annotations."""
-        return 2 * self.record_shape[0] * self.record_shape[1]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(-(-self.count // self.shard_size)))
-
-    def file(self, shard: int) -> Path:
-        """Returns the file of a shard; its notes have the same name with the suffix .json."""
-        return self.path / f"{shard:05d}.f16"
-
-    def indices(self, shard: int) -> range:
-        """Returns the indices of a shard's images."""
-        start = shard * self.shard_size
-        return range(start, min(start + self.shard_size, self.count))
-
-    def is_done(self, shard: int) -> bool:
-        """Returns True if a shard and its notes are complete."""
-        expected = len(self.indices(shard)) * self.views * self.record_bytes
-        try:
-            return self.file(shard).stat().st_size == expected and "rotated" in self.notes(shard)
-        except (OSError, ValueError):
-            return False
-
-    def missing(self) -> list[int]:
-        """Returns the shards that are still to be written."""
-        return [shard for shard in self if not self.is_done(shard)]
-
-    def notes(self, shard: int) -> dict[str, Any]:
-        """Reads the notes of a shard, see `ImageLoader.notes`."""
-        return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
-
-    def discard(self, shard: int) -> None:
-        """Makes a shard one that is still to be written."""
-        self.file(shard).with_suffix(".json").unlink(missing_ok=True)
-
-    def prepare(self) -> None:
-        """Makes the folder, removes what killed processes left behind more than a day ago.
-
-        Raises:
-            OSError: The disk has too little room for the missing shards.
-        """
-        self.path.mkdir(parents=True, exist_ok=True)
-        for temporary in (*self.path.glob("*.tmp"), *self.path.glob(".*.tmp")):
-            with contextlib.suppress(OSError):
-                if time.time() - temporary.stat().st_mtime > _STALE:
-                    temporary.unlink()
-        images = sum(len(self.indices(shard)) for shard in self.missing())
-        needed = images * self.views * self.record_bytes
-        if needed > shutil.disk_usage(self.path).free:
-            raise OSError(errno.ENOSPC, f"{needed / 1e9:.2f} GB are needed")
-
-    @contextlib.contextmanager
-    def claim(self, shard: int, wait: bool = True) -> Iterator[bool]:
-        """Keeps other processes from computing a shard; the next owner has to see if it is done.
-
-        The operating system ends the claim however the process ends. On a file system without
-        locks everybody has it, and some shards are computed twice.
-
-        Args:
-            shard: Number of the shard.
-            wait: Wait while another process has it; otherwise yield False.
-        """
-        file = self.file(shard).with_suffix(".lock")
-        lock = filelock.FileLock(file, timeout=-1 if wait else 0, fallback_to_soft=False)
-        try:
-            lock.acquire()
-        except filelock.Timeout:
-            yield False
-            return
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-        try:
-            yield True
-        finally:
-            file.unlink(missing_ok=True)
-            lock.release()
-
-    def write(
-        self, shard: int, blocks: Iterator[np.ndarray], notes: Callable[[], dict[str, Any]]
-    ) -> None:
-        """Writes the records of a shard, block by block, and its notes, which make it complete."""
-        path = self.file(shard)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                for block in blocks:
-                    file.write(block.reshape(-1).data)
-            sync(temporary)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        write_json(path.with_suffix(".json"), notes())
-
-    def read(self, indices: np.ndarray, view: np.ndarray) -> np.ndarray:
-        """Reads the annotations float16 `[n, L, D]` of images `[n]` in views `[n]`.
-
-        Raises:
-            DataError: A file is gone or too short.
-        """
-        shards, places = np.divmod(indices, self.shard_size)
-        offsets = (places * self.views + view) * self.record_bytes
-        out = np.empty((len(indices), *self.record_shape), np.float16)
-        order = np.lexsort((offsets, shards))
-        bounds = np.flatnonzero(np.diff(shards[order])) + 1
-        for rows in np.split(order, bounds) if len(order) else ():
-            path = self.file(int(shards[rows[0]]))
-            try:
-                file = os.open(path, os.O_RDONLY)
-            except OSError as error:
-                why = error.strerror
-                raise DataError(f"The feature store lost a file, {path}: {why}.") from error
-            try:
-                for row in rows:
-                    if os.preadv(file, [out[row]], int(offsets[row])) != self.record_bytes:
-                        raise DataError(f"A file of the feature store is too short: {path}.")
-            finally:
-                os.close(file)
-        return out
 
 
 def compile_encoder(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -212,100 +69,173 @@ def default_batch_size() -> int:
     return 64 if tf.config.list_physical_devices("GPU") else 8
 
 
-class ShardWriter:
-    """Computes shards with one encoder.
+@dataclass(frozen=True)
+class Records:
+    """The file of a store and its notes.
 
-    Args:
-        encoder: A frozen encoder.
-        resize: `crop` or `squash`.
+    Attributes:
+        path: The file; its notes have the suffix .json.
+        fingerprint: All that the content depends on, see `fingerprint`.
+        shape: `(images, views, L, D)`.
+        details: Further notes, for people.
     """
 
-    def __init__(self, encoder: Encoder, resize: str) -> None:
-        self._size, self._resize = encoder.image_size, resize
-        self._batch_size = default_batch_size()
-        self._annotate = compile_encoder(encoder, self._batch_size)
+    path: Path
+    fingerprint: str
+    shape: tuple[int, int, int, int]
+    details: dict[str, Any] = field(default_factory=dict)
 
-    def write(
-        self,
-        shards: Shards,
-        shard: int,
-        examples: Mapping[int, Example] | Sequence[Example],
-        advance: Callable[[int], object] = lambda count: None,
-    ) -> None:
-        """Computes and writes a shard and its notes, by the examples of at least the shard.
+    @property
+    def record_bytes(self) -> int:
+        """Size of the record of an image."""
+        return 2 * int(np.prod(self.shape[1:]))
 
-        `advance` is told the number of images after each batch.
+    def notes(self) -> dict[str, Any]:
+        """Reads the notes; those of a store without records if they or records are gone."""
+        empty = {"fingerprint": self.fingerprint, "done": 0, "skipped": {}, "rotated": []}
+        try:
+            notes = json.loads(self.path.with_suffix(".json").read_text("utf-8"))
+            whole = self.path.stat().st_size >= notes["done"] * self.record_bytes
+            return notes if whole and notes["fingerprint"] == self.fingerprint else empty
+        except (OSError, ValueError, KeyError, TypeError):
+            return empty
+
+    def is_whole(self) -> bool:
+        """Returns True if all records are there."""
+        count = self.shape[0]
+        whole = self.notes()["done"] == count
+        return whole and self.path.stat().st_size == count * self.record_bytes
+
+    @contextlib.contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Waits until no other process fills the store.
+
+        The operating system ends the lock however its owner ends. On a file system without locks
+        some records are computed twice.
         """
-        loader, indices = ImageLoader(examples, self._size, self._resize), shards.indices(shard)
+        lock = filelock.FileLock(self.path.with_suffix(".lock"), fallback_to_soft=False)
+        try:
+            lock.acquire()
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        try:
+            yield
+        finally:
+            lock.release()
 
-        def blocks() -> Iterator[np.ndarray]:
-            for pixels, valid in loader.batches(indices, self._batch_size):
-                views = [pixels, pixels[:, :, ::-1]][: shards.views]
-                annotated = np.stack([self._annotate(view) for view in views], axis=1)[: len(valid)]
-                annotated[~valid] = 0
-                yield annotated
-                advance(len(valid))
 
-        shards.write(shard, blocks(), lambda: loader.notes(indices))
+def fill(records: Records, encoder: Encoder, examples: Sequence[Example], resize: str) -> None:
+    """Computes the records that a store lacks.
 
-
-def write_missing(
-    shards: Shards,
-    encoder: Encoder,
-    examples: Sequence[Example],
-    resize: str,
-) -> None:
-    """Computes the shards that a store lacks, sharing them with other processes.
-
-    Returns when all are there, those of the others included; see `FeatureStore.open`.
+    Raises:
+        DataError: The content of an image is not the one that was hashed.
+        OSError: The disk has too little room.
     """
-    missing = shards.missing()
-    if not missing:
-        return
-    writer = ShardWriter(encoder, resize)
-    total = sum(len(shards.indices(shard)) for shard in missing)
-    with progress_bar(total, "Annotations", "images") as bar:
-        # First what nobody else computes, then what others began: they may die.
-        for wait in (False, True):
-            elsewhere = []
-            for shard in missing:
-                with shards.claim(shard, wait) as mine:
-                    if not mine:
-                        elsewhere.append(shard)
-                    elif shards.is_done(shard):
-                        bar.update(len(shards.indices(shard)))
-                    else:
-                        writer.write(shards, shard, examples, bar.update)
-            missing = elsewhere
+    notes, count = records.notes(), records.shape[0]
+    left = range(notes["done"], count)
+    free = shutil.disk_usage(records.path.parent).free
+    if (needed := len(left) * records.record_bytes) > free:
+        raise OSError(errno.ENOSPC, f"{needed / 1e9:.2f} GB are needed")
+    loader = ImageLoader(examples, encoder.image_size, resize)
+    with (
+        open(os.open(records.path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file,
+        progress_bar(count, "Annotations", "images", done=left.start) as bar,
+    ):
+        file.seek(left.start * records.record_bytes)
+        done, noted = left.start, left.start
+        for block in annotated(encoder, loader, examples, left, records.shape[1]):
+            file.write(block.reshape(-1).data)
+            done += len(block)
+            bar.update(len(block))
+            if done - noted >= BLOCK or done == count:
+                file.flush()
+                os.fsync(file.fileno())
+                skipped = {str(i): loader.skipped[i] for i in sorted(loader.skipped) if i < done}
+                now = {
+                    "done": done,
+                    "skipped": notes["skipped"] | skipped,
+                    "rotated": notes["rotated"] + [i for i in sorted(loader.rotated) if i < done],
+                }
+                write_notes(records, records.details | notes | now)
+                noted = done
+        file.truncate(count * records.record_bytes)
+
+
+def annotated(
+    encoder: Encoder, loader: ImageLoader, examples: Sequence[Example], left: range, views: int
+) -> Iterator[np.ndarray]:
+    """Yields the records float16 `[n, views, L, D]` of batches of images; 0 where unreadable.
+
+    Raises:
+        DataError: The content of an image is not the one that was hashed.
+    """
+    batch_size, start = default_batch_size(), left.start
+    annotate = compile_encoder(encoder, batch_size)
+    for pixels, valid in loader.batches(left, batch_size):
+        batch = range(start, start + len(valid))
+        start = batch.stop
+        # An image that could not be hashed has no content that the store could be of.
+        check_unchanged(
+            examples,
+            [
+                index
+                for index, readable in zip(batch, valid, strict=True)
+                if index in loader.changed or (readable and not known(examples[index]))
+            ],
+        )
+        seen = [pixels, pixels[:, :, ::-1]][:views]
+        block = np.stack([annotate(view) for view in seen], axis=1)[: len(valid)]
+        block[~valid] = 0
+        yield block
+
+
+def write_notes(records: Records, notes: dict[str, Any]) -> None:
+    """Writes the notes of a store, of records that are on the disk."""
+    write_json(records.path.with_suffix(".json"), notes)
+
+
+def known(example: Example) -> bool:
+    """Returns True if the content of an image is in the fingerprint of its store."""
+    image = example.image
+    outside = isinstance(image, StoredImage) and image.container is None
+    return example.sha256 is not None or outside or isinstance(image, np.ndarray)
+
+
+def check_unchanged(examples: Sequence[Example], changed: Sequence[int]) -> None:
+    """Raises a `DataError` if images are not those that were hashed."""
+    if changed:
+        raise DataError(
+            f"The image {examples[changed[0]].image_id!r} changed, vanished or appeared between "
+            "the first time it was read and its annotation. Check the drive, wait until the images "
+            "are all copied and start the same command again: the rest of the feature store is "
+            "kept."
+        )
 
 
 class FeatureStore:
     """Annotations of a list of examples, read by their position in that list: an `InputSource`.
 
     Attributes:
-        path: The store's folder.
+        path: The store's file.
         mirrored: Whether the views flipped left to right are stored too.
-        skipped: Index -> reason of each image that could not be read; its record is zero. The
-            file `skipped.json` in the store names them by their ids.
-        rotated: Indices of the files that were turned upright according to their EXIF.
+        known: Index -> reason of each image that could not be read; its record is zero.
+        rotated: Indices of the images that were turned upright according to their EXIF.
         spec: Shape and dtype of a batch.
     """
 
     key, random_crop = "annotations", 0.0
 
-    def __init__(self, shards: Shards) -> None:
-        self.path = shards.path
-        self.mirrored = shards.views == 2
-        self.known: dict[int, str] = {}
-        self.rotated: list[int] = []
-        self.spec = tf.TensorSpec([None, *shards.record_shape], tf.float16)
-        self._shards = shards
-        self._lost: list[int] = []
-        for shard in shards:
-            notes = shards.notes(shard)
-            self.known |= {int(index): why for index, why in notes["skipped"].items()}
-            self.rotated += notes["rotated"]
-            self._lost += notes["lost"]
+    def __init__(self, records: Records) -> None:
+        self.path = records.path
+        count, views, *record = records.shape
+        self.mirrored = views == 2
+        notes = records.notes()
+        self.known = {int(index): why for index, why in notes["skipped"].items()}
+        self.rotated: list[int] = notes["rotated"]
+        self.spec = tf.TensorSpec([None, *record], tf.float16)
+        self._file = self.path.open("rb")
+        self._records = np.memmap(self._file, np.float16, "r", shape=records.shape)
 
     @classmethod
     def open(
@@ -316,8 +246,6 @@ class FeatureStore:
         *,
         resize: str,
         mirrored: bool = False,
-        shard_size: int = 256,
-        write: Callable[..., None] | None = None,
     ) -> FeatureStore:
         """Opens the store of these examples under this encoder; computes what is missing.
 
@@ -327,12 +255,10 @@ class FeatureStore:
             examples: The examples to annotate; their indices are the store's.
             resize: `crop` or `squash`, see `sat_tf.images.resizing.resize`.
             mirrored: Store the annotations of the flipped images too.
-            shard_size: Images per file.
-            write: Takes the place of `write_missing`, to compute elsewhere.
 
         Raises:
-            DataError: There are no examples, or no room for the store; or an image could be read
-                when it was hashed, but not afterwards.
+            DataError: There are no examples, or no room for the store; or an image is not the one
+                that was hashed.
             ValueError: The encoder is trainable, so its annotations will change.
         """
         if not examples:
@@ -340,49 +266,27 @@ class FeatureStore:
         if encoder.trainable:
             expected = "a frozen encoder (`--encoder.trainable False`)"
             raise invalid_value("encoder", expected, "one that is trained")
-        digests = _digests(examples, Path(cache_dir))
-        identity = fingerprint(encoder, examples, resize, mirrored, shard_size, digests)
+        if not all(map(known, examples)):
+            examples = identified(examples, Path(cache_dir))
+        identity = fingerprint(encoder, examples, resize, mirrored)
         (height, width), dim = encoder.grid, encoder.annotation_dim
-        path = Path(cache_dir) / "features" / identity[:16]
-        shards = Shards(path, len(examples), 1 + mirrored, (height * width, dim), shard_size)
-        manifest = {
-            "format": FORMAT,
-            "fingerprint": identity,
-            "images": len(examples),
-            "shard_size": shard_size,
-            "views": ["plain", "mirrored"][: shards.views],
-            "record": [height, width, dim],
-            "dtype": "float16",
+        path = Path(cache_dir) / "features" / f"{identity[:16]}.f16"
+        details = {
             "backbone": encoder.backbone,
             "tap": encoder.tap,
             "image_size": encoder.image_size,
             "resize": resize,
+            "record": [1 + mirrored, height, width, dim],
         }
+        shape = (len(examples), 1 + mirrored, height * width, dim)
+        records = Records(path, identity, shape, details)
         with _plain_disk_errors(path):
-            shards.prepare()
-            _write_changed(path / "manifest.json", manifest)
-            (write or write_missing)(shards, encoder, examples, resize)
-            store = cls(shards)
-            store._check_lost(examples, digests)
-            named = {examples[index].image_id: why for index, why in store.skipped.items()}
-            _write_changed(path / "skipped.json", named)
-        return store
-
-    def _check_lost(self, examples: Sequence[Example], digests: Sequence[str | None]) -> None:
-        """Checks that the annotations are those of the content that the fingerprint stands for.
-
-        Otherwise the shards in question are computed again when the store is opened next.
-        """
-        lost = [index for index in self._lost if digests[index] is not None]
-        for index in lost:
-            self._shards.discard(index // self._shards.shard_size)
-        if lost:
-            raise DataError(
-                f"{counted(len(lost), 'image')} could be read at first, but not when "
-                f"annotations were computed, such as {examples[lost[0]].image_id!r}, which "
-                f"{self.skipped[lost[0]]}. Check the drive and start the same command again: the "
-                "rest of the feature store is kept. Remove files that stay unreadable."
-            )
+            if not records.is_whole():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with records.exclusively():
+                    if not records.is_whole():
+                        fill(records, encoder, examples, resize)
+            return cls(records)
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -392,7 +296,7 @@ class FeatureStore:
     found = skipped
 
     def __len__(self) -> int:
-        return self._shards.count
+        return len(self._records)
 
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         """Reads float16 `[n, L, D]`, in the memory of the result, whatever the store's size.
@@ -403,37 +307,17 @@ class FeatureStore:
 
         Raises:
             IndexError: An index is out of range.
-            DataError: A file of the store is gone or too short.
+            DataError: The file was cut while it was in use.
         """
         indices = np.asarray(indices, np.int64).reshape(-1)
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"The store holds {len(self)} images, got an index beyond them.")
+        if os.fstat(self._file.fileno()).st_size < self._records.nbytes:
+            raise DataError(f"The feature store {self.path} was cut while it was in use.")
         view = np.zeros(len(indices), np.int64)
         if views is not None and self.mirrored:
             view += views.mirrored
-        return self._shards.read(indices, view)
-
-
-def _digests(examples: Sequence[Example], cache_dir: Path) -> list[str | None]:
-    """Returns the SHA-256 of each example's file; None without one, or if it cannot be read."""
-    digests = [each.sha256 for each in examples]
-    places = [
-        place
-        for place, each in enumerate(examples)
-        if each.sha256 is None and isinstance(each.image, Path)
-    ]
-    found = identify((examples[place].image for place in places), cache_dir)
-    for place, one in zip(places, found, strict=True):
-        digests[place] = one
-    return digests
-
-
-def _write_changed(path: Path, content: dict[str, Any]) -> None:
-    """Writes a JSON file, unless it has this content: a finished store may be read-only."""
-    with contextlib.suppress(OSError, ValueError):
-        if json.loads(path.read_text("utf-8")) == content:
-            return
-    write_json(path, content)
+        return np.asarray(self._records[indices, view])
 
 
 @contextlib.contextmanager
@@ -444,33 +328,25 @@ def _plain_disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(
-                f"No room for the feature store in {path} ({error.strerror}). Finished parts are "
+                f"No room for the feature store {path} ({error.strerror}). Finished parts are "
                 "kept: free some space and start again, or choose another folder (`--cache-dir`)."
             ) from error
         raise DataError(
-            f"The feature store in {path} cannot be written: {error}. Choose another folder "
+            f"The feature store {path} cannot be written: {error}. Choose another folder "
             "(`--cache-dir`)."
         ) from error
 
 
-def fingerprint(
-    encoder: Encoder,
-    examples: Sequence[Example],
-    resize: str,
-    mirrored: bool,
-    shard_size: int,
-    digests: Sequence[str | None],
-) -> str:
+def fingerprint(encoder: Encoder, examples: Sequence[Example], resize: str, mirrored: bool) -> str:
     """Returns the SHA-256 (hexadecimal) of everything that the content of a store depends on.
 
-    The encoder's weights and layer, the preprocessing, and the images: their ids, and the stamp of
-    records, the content of files (by `digests`, SHA-256) and of others. Times and
-    places of files do not count: a copy of a data set has the same store.
+    The encoder's weights and layer, the preprocessing, and the content of the images in their
+    order. Names, times and places of files do not count: a copy of a data set has the same store.
     """
     digest = hashlib.sha256()
     policy = encoder.dtype_policy
     settings = {
-        "format": [FORMAT, images.VERSION, shard_size, mirrored],
+        "format": [FORMAT, images.VERSION, mirrored],
         "encoder": [encoder.backbone, encoder.tap, encoder.image_size],
         "resize": resize,
         "dtypes": [policy.compute_dtype, policy.variable_dtype],
@@ -478,14 +354,13 @@ def fingerprint(
     digest.update(json.dumps(settings).encode())
     for weight in encoder.weights:
         _update_array(digest, np.asarray(weight))
-    for example, sha256 in zip(examples, digests, strict=True):
-        digest.update(json.dumps(example.image_id).encode())
+    for example in examples:
         source = example.image
         if isinstance(source, np.ndarray):
             _update_array(digest, source)
         else:
-            stamp = source.stamp if isinstance(source, StoredImage) else sha256
-            digest.update(json.dumps(stamp).encode())
+            named = isinstance(source, StoredImage) and example.sha256 is None
+            digest.update(json.dumps(source.stamp if named else example.sha256).encode())
     return digest.hexdigest()
 
 

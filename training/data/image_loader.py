@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.images import resizing
+from sat_tf.util.files import read_content
 from training.data.examples import AnyImage, DataError, Example, Split
 
 READERS = 2
@@ -23,12 +26,17 @@ UNREADABLE = (OSError, tf.errors.OpError, ValueError, TypeError)
 _LOOK_AHEAD = 3  # batches
 
 
+class ImageChangedError(ValueError):
+    """The content of an image is not the one that was read at first."""
+
+
 def read_image(
-    image: AnyImage, resize: Callable[[tf.Tensor], tf.Tensor]
+    image: AnyImage, resize: Callable[[tf.Tensor], tf.Tensor], sha256: str | None = None
 ) -> tuple[np.ndarray, bool]:
     """Reads, decodes, turns upright and resizes an image; returns also if EXIF asked for a turn.
 
     Raises:
+        ImageChangedError: Its content has another SHA-256.
         UNREADABLE: It cannot be read; `unreadable_reason` says why.
     """
     with tf.device("/cpu:0"):
@@ -36,7 +44,9 @@ def read_image(
             return resize(image).numpy(), False
         from sat_tf.images import decoding, pillow
 
-        content = image.read_bytes()
+        content = read_content(image) if isinstance(image, Path) else image.read_bytes()
+        if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+            raise ImageChangedError("its content has changed since it was first read")
         if not content:
             raise ValueError("the file is empty")
         content = pillow.to_decodable(content)
@@ -46,6 +56,8 @@ def read_image(
 
 def unreadable_reason(error: Exception) -> str:
     """Describes in one line why an image is skipped, from an exception of `read_image`."""
+    if isinstance(error, ImageChangedError):
+        return str(error)
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror or error}"
     from sat_tf.images import decoding
@@ -65,18 +77,25 @@ def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
 class ImageLoader:
     """Reads, decodes and resizes images on a few threads, and notes the unreadable ones.
 
+    Args:
+        examples: The examples.
+        size: Side of the pixels.
+        policy: `crop` or `squash`.
+
     Attributes:
         sizes: Index -> height and width, upright, of each image read so far.
+        skipped: Index -> why an image could not be read.
+        rotated: Indices of the images that EXIF turned.
+        changed: Indices of those that `Example.sha256` is not of any more.
     """
 
     def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
-        self._examples = examples
-        self._size = size
-        self._skipped: dict[int, str] = {}
-        self._rotated: set[int] = set()
-        self._lost: set[int] = set()
+        self._examples, self._size = examples, size
         self._resize = _compile_resize(size, policy)
         self.sizes: dict[int, tuple[int, int]] = {}  # a part of a data set has any indices
+        self.skipped: dict[int, str] = {}
+        self.rotated: set[int] = set()
+        self.changed: set[int] = set()
 
     def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields `(pixels [batch_size, size, size, 3], valid [n])`; the last batch is padded."""
@@ -89,18 +108,6 @@ class ImageLoader:
                     yield self._gather(pending.popleft(), batch_size)
             while pending:
                 yield self._gather(pending.popleft(), batch_size)
-
-    def notes(self, indices: range) -> dict[str, Any]:
-        """Returns the notes on some images, as in the JSON file of a shard.
-
-        `skipped`, index -> reason; `rotated`, indices of the images that EXIF turned; `lost`,
-        indices of those that the drive did not give, so that their content is unknown.
-        """
-        return {
-            "skipped": {str(i): self._skipped[i] for i in indices if i in self._skipped},
-            "rotated": [i for i in indices if i in self._rotated],
-            "lost": [i for i in indices if i in self._lost],
-        }
 
     def _gather(self, futures: list, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
         loaded = [future.result() for future in futures]
@@ -115,16 +122,16 @@ class ImageLoader:
             self.sizes[int(index)] = tuple(pixels.shape[:2])
             return self._resize(pixels)
 
-        image = self._examples[index].image
+        example = self._examples[index]
         try:
-            pixels, rotated = read_image(image, resize)
+            pixels, rotated = read_image(example.image, resize, example.sha256)
         except UNREADABLE as error:
-            self._skipped[index] = unreadable_reason(error)
-            if isinstance(error, OSError):
-                self._lost.add(index)
+            self.skipped[index] = unreadable_reason(error)
+            if example.sha256 is not None and isinstance(error, OSError | ImageChangedError):
+                self.changed.add(index)
             return None
         if rotated:
-            self._rotated.add(index)
+            self.rotated.add(index)
         return pixels
 
 
@@ -256,9 +263,9 @@ class ImageSource:
     def _load(self, index: int, size: int | None = None) -> np.ndarray:
         size, index = size or self._size, int(index)
         resize = functools.partial(resizing.resize, size=size, policy=self._resize)
-        image = self._examples[index].image
+        example = self._examples[index]
         try:
-            pixels, rotated = read_image(image, resize)
+            pixels, rotated = read_image(example.image, resize, example.sha256)
         except UNREADABLE as error:
             self.found[index] = unreadable_reason(error)
             pixels, rotated = np.zeros([size, size, 3], np.float32), False

@@ -20,6 +20,7 @@ from training.data.batches import (
     scoring_batches,
     training_batches,
 )
+from training.data.dataset import identified
 from training.data.examples import DataError, Split
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import ImageSource, Views
@@ -89,9 +90,9 @@ def test_by_image_all_captions_come_together_in_one_view_and_it_is_read_once(mon
     source = ImageSource(examples, 16, "crop", mirrored=True, random_crop=0.2)
     read, reads = image_loader.read_image, []
 
-    def noted(image, resize):
+    def noted(image, *given):
         reads.append(id(image))
-        return read(image, resize)
+        return read(image, *given)
 
     monkeypatch.setattr(image_loader, "read_image", noted)
     steps, batches = training_batches(source, table, 5, 0, by_image=True)
@@ -109,6 +110,15 @@ def test_by_image_all_captions_come_together_in_one_view_and_it_is_read_once(mon
     assert len(set(reads[:7])) == 7  # those of the first epoch
     (epoch,) = epochs(source, table, 1, 1, size=5, by_image=True)
     assert len(epoch) == steps
+
+
+def test_an_image_that_was_replaced_is_not_used_without_a_word(tmp_path):
+    examples = identified(files(tmp_path)[:3], tmp_path / "cache")
+    source = ImageSource(examples, SIZE, "crop")
+    assert source.read(np.arange(3)).any(axis=(1, 2, 3)).all() and not source.found
+    examples[1].image.write_bytes(examples[2].image.read_bytes())
+    assert source.read(np.arange(3)).any(axis=(1, 2, 3)).tolist() == [True, False, True]
+    assert source.found == {1: "its content has changed since it was first read"}
 
 
 def test_rows_of_skipped_images_are_left_out():

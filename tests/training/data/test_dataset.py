@@ -1,8 +1,8 @@
 """Splits; and the record of a run's data: what was read comes back, what changed is named."""
 
 import json
+import os
 import re
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.util.errors import RunError
+from sat_tf.util.files import sha256_of
 from training.data import dataset as datasets
-from training.data.dataset import Dataset, Lines, read_header, read_split, read_splits
+from training.data.dataset import Dataset, identify, read_split
 from training.data.examples import DataError, Example, Phrase, Split, canonical_split
 from training.data.readers import load_split
 from training.run.config import DataConfig
@@ -81,8 +81,7 @@ def vars_of(example) -> tuple:
 def test_a_person_can_read_it(record):
     first, *lines = map(json.loads, record.read_text("utf-8").splitlines())
     assert first["read"].keys() == {"captions.jsonl"}
-    digests = lines[0].pop("sha256"), lines[0].pop("check")
-    assert [len(digest) for digest in digests] == [64, 8]
+    assert len(lines[0].pop("sha256")) == 64
     assert lines[0] == {
         "image": "\u00fc 0.png",
         "split": "train",
@@ -93,28 +92,21 @@ def test_a_person_can_read_it(record):
     assert lines[3]["image"] == "gone.png" and lines[3]["left_out"].startswith("no image file")
 
 
-def test_a_record_that_was_edited_or_cut_is_named_with_the_line(folder, record):
-    lines = record.read_bytes().splitlines(keepends=True)
-    first, second, third, rest = *lines[:3], lines[3:]
-    edits = {
-        1: [first.replace(b'"images": 3', b'"images": 2'), second, third, *rest],
-        2: [first, second.replace(b"a dog", b"a cat"), third, *rest],
-        3: [first, second, second, third, *rest],
-        4: [first, second, third, b"\n", *rest],
-        len(lines): [*lines[:-1], lines[-1][:20]],
-    }
-    for number, edited in edits.items():
-        record.write_bytes(b"".join(edited))
-        with pytest.raises(DataError, match=f"line {number} is not as it was written") as error:
+def test_a_record_that_was_edited_or_cut_is_refused(folder, record):
+    content, digest = record.read_bytes(), record.with_suffix(".sha256")
+    for edited in (content.replace(b"a dog", b"a cat", 1), content[:-1], b""):
+        record.write_bytes(edited)
+        with pytest.raises(
+            DataError, match="is not as it was written.*another `--run-dir`"
+        ) as error:
             opened(folder, record)
-        assert str(record) in str(error.value) and "another `--run-dir`" in str(error.value)
-        with pytest.raises(DataError, match=f"line {number} "):
+        assert str(record) in str(error.value)
+        with pytest.raises(DataError, match="is not as it was written"):
             evaluated(folder, "dev", record)
-    record.write_bytes(b"".join(lines[:-4]))
-    with pytest.raises(DataError, match="is not whole: expected 3 images of the train split"):
-        opened(folder, record)
-    record.write_bytes(b"")
-    with pytest.raises(DataError, match="is empty"):
+    record.write_bytes(content)
+    opened(folder, record)
+    digest.unlink()
+    with pytest.raises(DataError, match="dataset.sha256 is gone"):
         opened(folder, record)
 
 
@@ -144,25 +136,59 @@ def test_data_that_changed_is_named_or_read_anew(folder, record, capsys):
         opened(folder, record)
 
 
-def test_a_split_takes_little_memory_and_reads_its_part_of_the_record(folder, record):
-    one = opened(folder).split("train").examples.line(0)
-    lines = Lines(record.with_name("lines").open("w+b", buffering=0), folder)
-    for number in range(2000):
-        lines.add(number * len(one), len(one))
-    record.with_name("lines").write_bytes(2000 * one)
-    Dataset({"train": Split("train", lines)}, (), folder, False).write(record)
-    header = read_header(record)
-    tracemalloc.start()
-    try:
-        split = read_splits(record, header, folder)["train"]
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert kept < 0.5 * record.stat().st_size
-    assert len(split) == 2000 and split.examples[1999].captions == ("a dog 0 0", "a dog 0 1")
-    record.write_bytes(record.read_bytes()[: -len(one)])
-    with pytest.raises(RunError, match=f"{record.name} was edited while it was in use: image 2000"):
-        split.examples[1999]
+@pytest.fixture
+def three(tmp_path):
+    """Files in two folders."""
+    paths = [tmp_path / "a" / "0.png", tmp_path / "a" / "1.png", tmp_path / "b" / "0.png"]
+    for place, path in enumerate(paths):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"content" + bytes([place]) * 10_000)
+    return paths
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The images that are read, in order."""
+    read, original = [], Path.read_bytes
+
+    def noted(path):
+        read.extend([path] if path.suffix == ".png" else [])
+        return original(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    return read
+
+
+def digests_of(paths):
+    return [sha256_of(path) for path in paths]
+
+
+def test_files_are_read_once_and_again_if_anything_about_them_changed(three, tmp_path, read):
+    assert identify(three, tmp_path) == digests_of(three)
+    assert identify(three[::-1], tmp_path) == digests_of(three)[::-1]
+    assert identify(three[:1], tmp_path) == digests_of(three[:1])
+    assert sorted({*read}) == three and len(read) == 3
+    status = three[1].stat()
+    content = bytearray(three[1].read_bytes())
+    content[5_000] ^= 1  # in the middle, as of a copy that went wrong
+    three[1].write_bytes(content)
+    os.utime(three[1], ns=(status.st_atime_ns, status.st_mtime_ns))
+    read.clear()
+    assert identify(three, tmp_path) == digests_of(three)
+    assert read == [three[1]]
+
+
+@pytest.mark.parametrize(
+    "kept", [[], {"0.png": 5}, {"0.png": [1, "x"]}, {"0.png": None}, "[" * 99_999]
+)
+def test_digests_of_another_shape_and_pipes_are_no_digests(three, tmp_path, kept):
+    expected = digests_of(three[:2])
+    identify(three[:2], tmp_path)
+    (file,) = (tmp_path / "digests").glob("*.json")
+    file.write_text(kept if isinstance(kept, str) else json.dumps(kept))
+    assert identify(three[:2], tmp_path) == expected
+    os.mkfifo(tmp_path / "a" / "pipe.png")
+    assert identify([tmp_path / "a" / "pipe.png", three[0]], tmp_path) == [None, expected[0]]
 
 
 def test_drawn_data_is_recorded_and_drawn_again(tmp_path):

@@ -1,13 +1,13 @@
-"""The feature store: annotations of the right images, in files that are never half written."""
+"""The feature store: annotations of the right images, in a file that is never half written."""
 
 import errno
-import hashlib
+import io
 import json
 import os
+import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,19 +17,18 @@ from sat_tf import images
 from sat_tf.images import pillow
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import exif_of
-from tests.training.run.stopped_runs import lock_holder
-from training.data import feature_store, image_files
+from training.data import feature_store
+from training.data.config import DataConfig
+from training.data.dataset import Dataset, identified
 from training.data.examples import DataError, Example
-from training.data.feature_store import FeatureStore, Shards, fingerprint
-from training.data.image_files import identify
+from training.data.feature_store import FeatureStore, fingerprint
 from training.data.image_loader import Views
 
 SIZE = 16  # pixels: a 2 x 2 grid
-OPTIONS = {"resize": "crop", "shard_size": 4}
 
 
 def open_store(cache: Path, encoder: Encoder, examples: list[Example], **options) -> FeatureStore:
-    return FeatureStore.open(cache, encoder, examples, **OPTIONS | options)
+    return FeatureStore.open(cache, encoder, examples, **{"resize": "crop"} | options)
 
 
 def arrays(count: int, seed: int = 0) -> np.ndarray:
@@ -73,6 +72,7 @@ def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
 
     monkeypatch.setattr(feature_store, "compile_encoder", compile_encoder)
     monkeypatch.setattr(feature_store, "default_batch_size", lambda: 3)
+    monkeypatch.setattr(feature_store, "BLOCK", 4)
 
 
 def raise_at_fourth(error: BaseException) -> Callable[[int], None]:
@@ -111,7 +111,7 @@ def test_annotations_are_those_of_the_encoder_in_any_order(tmp_path, encoder):
     close(store.read(np.arange(6)), expected(encoder, pixels))
 
 
-def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_path, encoder):
+def test_unreadable_images_are_skipped_with_the_reason(tmp_path, encoder):
     examples = files(tmp_path / "images", 9)
     broken = {1: b"", 4: b"\0\0\0\x18ftypheic", 7: examples[7].image.read_bytes()[:60]}
     for index, content in broken.items():
@@ -122,31 +122,62 @@ def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_p
     assert "empty" in store.skipped[1] and "No such file" in store.skipped[8]
     assert "HEIC" in store.skipped[4]
     assert all(reason and "\n" not in reason for reason in store.skipped.values())
-    named = json.loads((store.path / "skipped.json").read_text())
-    assert list(named) == ["1.png", "4.png", "7.png", "8.png"]
     assert not store.read(np.array([1, 4, 7, 8]), seen_in([0, 1, 0, 1])).any()
     close(store.read(np.array([0, 5])), expected(encoder, arrays(9)[[0, 5]]))
     assert open_store(tmp_path, encoder, examples, mirrored=True).skipped == store.skipped
 
 
-def test_an_image_lost_after_it_was_hashed_is_read_again_next_time(tmp_path, encoder, monkeypatch):
-    examples, read_bytes = files(tmp_path / "images", 10), Path.read_bytes
-    examples[9].image.unlink()  # gone from the start
+@pytest.mark.parametrize("change", ["vanish", "replace", "appear"])
+def test_annotations_are_of_the_content_that_was_hashed(tmp_path, encoder, monkeypatch, change):
+    examples = files(tmp_path / "images", 10)
+    late = examples[8].image
+    other = late.with_name("other.png")
+    Image.fromarray(arrays(1, seed=9)[0]).save(other)
+    content = late.read_bytes()
+    if change == "appear":
+        late.unlink()
+    fill = feature_store.fill
 
-    def fail(path):
-        if path == examples[5].image:
-            raise OSError(errno.EIO, "Input/output error")
-        return read_bytes(path)
+    def changed_first(*given) -> None:
+        late.unlink() if change == "vanish" else late.write_bytes(other.read_bytes())
+        fill(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fail)
-        with pytest.raises(DataError, match=r"1 image could be read at first.*'5.png', which can"):
+        before_each_batch(patch, lambda count: None)
+        patch.setattr(feature_store, "fill", changed_first)
+        with pytest.raises(DataError, match=r"image '8.png' changed, vanished or appeared"):
             open_store(tmp_path, encoder, examples)
-    computed = []
-    before_each_batch(monkeypatch, computed.append)
+    late.write_bytes(content)
+    sizes: list[int] = []
+    before_each_batch(monkeypatch, sizes.append)
     store = open_store(tmp_path, encoder, examples)
-    assert len(computed) == 2 and store.skipped.keys() == {9}  # one shard of four images
-    close(store.read(np.array([4, 5])), expected(encoder, arrays(10)[[4, 5]]))
+    close(store.read(np.arange(10)), expected(encoder, arrays(10)))
+    if change != "appear":  # then the store is of all ten images, six of which were done
+        assert len(sizes) == 2
+
+
+def test_two_tars_of_one_name_size_and_time_have_different_annotations(tmp_path, encoder):
+    def read(name: str, seed: int) -> list[Example]:
+        folder = tmp_path / name
+        folder.mkdir()
+        with tarfile.open(folder / "train.tar", "w") as tar:
+            for index, pixels in enumerate(arrays(30, seed)):
+                file = io.BytesIO()
+                Image.fromarray(pixels).save(file, "PNG")
+                for part, content in (("png", file.getvalue()), ("txt", b"A red thing.")):
+                    member = tarfile.TarInfo(f"{index:03}.{part}")
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+        os.utime(folder / "train.tar", (1e9, 1e9))
+        config = DataConfig(name="folder", min_count=1)
+        return Dataset.open(config, folder, tmp_path / "cache").split("train").examples
+
+    first, second = read("one", 0), read("two", 1)
+    assert all(len(example.sha256) == 64 for example in first)
+    stores = [open_store(tmp_path / "cache", encoder, examples) for examples in (first, second)]
+    for store, examples, seed in zip(stores, (first, second), (0, 1), strict=True):
+        rows = [int(example.image_id[:3]) for example in examples]
+        close(store.read(np.arange(len(rows))), expected(encoder, arrays(30, seed)[rows]))
 
 
 def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
@@ -176,17 +207,15 @@ def test_no_examples_or_a_trained_encoder_are_errors(tmp_path, encoder):
         open_store(tmp_path, Encoder("scenes_cnn", SIZE, trainable=True), drawn(2))
 
 
-def identity_of(encoder, examples, cache, resize="crop", mirrored=False, shard=4):
-    found = identify([e.image for e in examples if isinstance(e.image, Path)], cache)
-    digests = found or [None] * len(examples)
-    return fingerprint(encoder, examples, resize, mirrored, shard, digests)
+def identity_of(encoder, examples, cache, resize="crop", mirrored=False):
+    return fingerprint(encoder, identified(examples, cache), resize, mirrored)
 
 
 def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkeypatch):
     encoder, on_disk = Encoder("scenes_cnn", SIZE), files(tmp_path, 3)
 
-    def identity(encoder=encoder, examples=on_disk, resize="crop", mirrored=False, shard=4):
-        return identity_of(encoder, examples, tmp_path, resize, mirrored, shard)
+    def identity(encoder=encoder, examples=on_disk, resize="crop", mirrored=False):
+        return identity_of(encoder, examples, tmp_path, resize, mirrored)
 
     same = Encoder.from_config(encoder.get_config())
     assert identity(same) != identity()
@@ -196,7 +225,6 @@ def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkey
         identity(Encoder("scenes_cnn", SIZE, tap="conv4")),
         identity(resize="squash"),
         identity(mirrored=True),
-        identity(shard=8),
         identity(examples=on_disk[:2]),
         identity(examples=on_disk[::-1]),
         identity(examples=drawn(3)),
@@ -211,160 +239,54 @@ def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkey
     assert identity_of(encoder, drawn(1), tmp_path) != before
 
 
-@pytest.fixture
-def three(tmp_path):
-    """Files in two folders."""
-    paths = [tmp_path / "a" / "0.png", tmp_path / "a" / "1.png", tmp_path / "b" / "0.png"]
-    for place, path in enumerate(paths):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"content" + bytes([place]) * 10_000)
-    return paths
-
-
-@pytest.fixture
-def read(monkeypatch):
-    """The content of the files that are read, in order."""
-    read = []
-
-    def opened(path, mode):
-        read.append(Path(path).read_bytes())
-        return open(path, mode)
-
-    monkeypatch.setattr(image_files, "open", opened, raising=False)
-    return read
-
-
-def digests_found(files, cache_dir) -> dict:
-    return dict(zip(files, identify(files, cache_dir), strict=True))
-
-
-def digests_of(paths):
-    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-
-
-def test_files_are_read_once(three, tmp_path, read):
-    assert digests_found(three, tmp_path) == digests_of(three)
-    assert sorted(read) == sorted(path.read_bytes() for path in three)
-    assert digests_found(three[::-1], tmp_path) == digests_of(three)
-    assert digests_found(three[:1], tmp_path) == digests_of(three[:1])
-    assert len(read) == 3
-
-
-def test_a_file_written_to_is_read_again_even_with_its_old_time_and_size(three, tmp_path, read):
-    before = digests_found(three, tmp_path)[three[1]]
-    status = three[1].stat()
-    content = bytearray(three[1].read_bytes())
-    content[5_000] ^= 1  # in the middle, as of a copy that went wrong
-    three[1].write_bytes(content)
-    os.utime(three[1], ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert digests_found(three, tmp_path) == digests_of(three)
-    assert digests_found(three, tmp_path)[three[1]] != before
-    assert read[3:] == [three[1].read_bytes()]
-
-
-def test_a_link_to_another_file_of_the_same_size_and_times_is_read_again(tmp_path, monkeypatch):
-    def stat_of_one_tick(path, stat=os.stat, **options):
-        found = stat(path, **options)
-        fields = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
-        return SimpleNamespace(**{**fields, "st_mtime_ns": 1, "st_ctime_ns": 1})
-
-    link = tmp_path / "link"
-    for content in (b"one", b"two"):
-        (tmp_path / content.decode()).write_bytes(content)
-        link.unlink(missing_ok=True)
-        link.symlink_to(tmp_path / content.decode())
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "stat", stat_of_one_tick)
-            found = digests_found([link], tmp_path / "cache")
-        assert found == digests_of([link])
-
-
-def contents(store: FeatureStore) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in store.path.iterdir()}
-
-
 def test_a_finished_store_is_not_computed_again(tmp_path, encoder, monkeypatch):
     first = open_store(tmp_path, encoder, drawn(10))
-    stamps = {path: path.stat().st_mtime_ns for path in first.path.iterdir()}
+    stamps = {path: path.stat().st_mtime_ns for path in first.path.parent.iterdir()}
     monkeypatch.setattr(feature_store, "compile_encoder", None)  # calling it would fail
     second = open_store(tmp_path, encoder, drawn(10))
-    assert {path: path.stat().st_mtime_ns for path in second.path.iterdir()} == stamps
+    assert {path: path.stat().st_mtime_ns for path in second.path.parent.iterdir()} == stamps
 
 
-def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path, encoder, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        before_each_batch(patch, raise_at_fourth(KeyboardInterrupt()))
-        open_store(tmp_path, encoder, drawn(10))
-    (folder,) = (tmp_path / "features").iterdir()
-    assert sorted(p.name for p in folder.glob("0*")) == ["00000.f16", "00000.json"]
-    assert not list(folder.glob("*.tmp"))
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_an_interrupted_run_resumes_with_what_is_missing(tmp_path, encoder, monkeypatch, error):
+    with monkeypatch.context() as patch:
+        before_each_batch(patch, raise_at_fourth(error))
+        with pytest.raises((KeyboardInterrupt, DataError)) as raised:
+            open_store(tmp_path, encoder, drawn(13))
+    if isinstance(error, OSError):
+        assert "No room for the feature store" in str(raised.value)
+        assert "--cache-dir" in str(raised.value)
+    (notes,) = (tmp_path / "features").glob("*.json")
+    assert json.loads(notes.read_text())["done"] == 6  # of nine written
     sizes: list[int] = []
     before_each_batch(monkeypatch, sizes.append)
-    store = open_store(tmp_path, encoder, drawn(10))
-    assert sizes == [3, 3, 3]  # 4 + 2 images, in batches padded to three
-    close(store.read(np.arange(10)), expected(encoder, arrays(10)))
+    store = open_store(tmp_path, encoder, drawn(13))
+    assert len(sizes) == 3  # 13 - 6 images, in batches padded to three
+    close(store.read(np.arange(13)), expected(encoder, arrays(13)))
 
 
 @pytest.mark.parametrize("damage", ["truncate", "lengthen", "remove", "notes", "no notes"])
-def test_a_damaged_shard_is_computed_again_and_no_other(tmp_path, encoder, monkeypatch, damage):
+def test_a_damaged_store_is_computed_again(tmp_path, encoder, damage):
     store = open_store(tmp_path, encoder, drawn(10))
-    before = contents(store)
-    shard, notes = store.path / "00001.f16", store.path / "00001.json"
+    before, notes = store.path.read_bytes(), store.path.with_suffix(".json")
     match damage:
         case "truncate":
-            os.truncate(shard, 1001)
+            os.truncate(store.path, 1001)
+            with pytest.raises(DataError, match="was cut while it was in use"):
+                store.read(np.arange(2))
         case "lengthen":
-            shard.write_bytes(shard.read_bytes() + b"x")
+            store.path.write_bytes(before + b"x")
         case "remove":
-            shard.unlink()
+            store.path.unlink()
         case "notes":
             notes.write_text('{"set_as')
         case "no notes":
             notes.unlink()
-    sizes: list[int] = []
-    before_each_batch(monkeypatch, sizes.append)
-    assert contents(open_store(tmp_path, encoder, drawn(10))) == before
-    assert sum(sizes) == 6
+    open_store(tmp_path, encoder, drawn(10))
+    assert store.path.read_bytes() == before
 
 
-def test_a_full_disk_is_a_clear_error_and_keeps_finished_shards(tmp_path, encoder, monkeypatch):
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    before_each_batch(monkeypatch, raise_at_fourth(full))
-    with pytest.raises(DataError, match=r"No room.*No space left.*--cache-dir"):
-        open_store(tmp_path, encoder, drawn(10))
-    (folder,) = (tmp_path / "features").iterdir()
-    assert (folder / "00000.f16").stat().st_size == 4 * 4 * 32 * 2
-    assert not list(folder.glob("*.tmp"))
-
-
-def test_temporary_files_of_killed_runs_are_removed_after_a_day(tmp_path, encoder):
-    store = open_store(tmp_path, encoder, drawn(2))
-    old = store.path / "00000.f16.1-a.tmp", store.path / ".manifest.json.x.tmp"
-    new = store.path / "00000.f16.2-b.tmp"
-    for path, age in ((old[0], 2 * 86400), (old[1], 2 * 86400), (new, 60)):
-        path.write_text("half")
-        stamp = path.stat().st_mtime - age
-        os.utime(path, (stamp, stamp))
-    open_store(tmp_path, encoder, drawn(2))
-    assert new.exists() and not any(path.exists() for path in old)
-
-
-@pytest.fixture
-def shards(tmp_path) -> Shards:
-    return Shards(tmp_path, 10, 1, (4, 32), 4)
-
-
-def test_a_claimed_shard_is_left_to_its_owner_until_it_dies(shards):
-    with lock_holder(shards.file(1).with_suffix(".lock")) as owner:
-        with shards.claim(1, wait=False) as mine, shards.claim(0, wait=False) as other:
-            assert (mine, other) == (False, True)
-        owner.kill()
-        with shards.claim(1) as mine:
-            assert mine
-    assert not list(shards.path.iterdir())
-
-
-def test_builders_at_once_annotate_each_image_once(tmp_path, monkeypatch):
+def test_one_process_fills_a_store_and_others_wait(tmp_path, monkeypatch):
     encoder, sizes, stores = Encoder("scenes_cnn", SIZE), [], []
     before_each_batch(monkeypatch, sizes.append)
     threads = [
@@ -375,11 +297,6 @@ def test_builders_at_once_annotate_each_image_once(tmp_path, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(stores) == 3
-    assert sum(sizes) == 6 * 2 * 3  # six shards of four images, in batches padded to three
-    alone = open_store(tmp_path / "alone", encoder, drawn(24))
+    assert len(stores) == 3 and len(sizes) == 8
     for store in stores:
-        np.testing.assert_array_equal(store.read(np.arange(24)), alone.read(np.arange(24)))
-    assert sorted(p.name for p in stores[0].path.iterdir()) == sorted(
-        p.name for p in alone.path.iterdir()
-    )
+        close(store.read(np.arange(24)), expected(encoder, arrays(24)))

@@ -21,8 +21,8 @@ from training.run.resume import CheckpointAndStop
 from training.train import main
 
 MOMENTS = {
-    "store": (features, "write_missing"),
-    "shard": (features.Shards, "write"),
+    "store": (features, "fill"),
+    "notes": (features, "write_notes"),
     "step": (CheckpointAndStop, "on_train_batch_end"),
     "signal": (CheckpointAndStop, "on_train_batch_end"),
     "checkpoint": (Checkpoints, "save"),
