@@ -219,8 +219,7 @@ def image_figures(split: Split, config: RunConfig) -> tuple[dict[str, Any], dict
     with progress_bar(len(split), f"Images of {split.name}", "images") as bar:
         for _, valid in loader.batches(range(len(split)), _BATCH):
             bar.update(len(valid))
-    notes = loader.notes(range(len(split)))
-    skipped = {int(index): reason for index, reason in notes["skipped"].items()}
+    skipped = dict(sorted(loader.skipped.items()))
     sizes = [size for index, size in loader.sizes.items() if index not in skipped]
     cropped = config.encoder.resize == "crop"
     without = sum(reason.startswith(NO_FILE) for _, reason in split.skipped)
@@ -230,7 +229,7 @@ def image_figures(split: Split, config: RunConfig) -> tuple[dict[str, Any], dict
         "no_file": without,
         "no_captions": len(split.skipped) - without,
         "unreadable": len(skipped),
-        "rotated": len(notes["rotated"]),
+        "rotated": len(loader.rotated),
         "mostly_outside": sum(2 * min(size) < max(size) for size in sizes) if cropped else 0,
     }, skipped
 
