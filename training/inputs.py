@@ -19,7 +19,7 @@ from sat_tf.inference.run_folder import RunFolder
 from sat_tf.layers.encoder import Encoder
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from sat_tf.util.text_tables import counted
-from training.data.batches import Teaching, training_batches
+from training.data.batches import Shard, Teaching, training_batches
 from training.data.captions import (
     Amount,
     CaptionTable,
@@ -33,14 +33,11 @@ from training.data.examples import Split, line_of
 from training.data.image_loader import InputSource
 from training.data.input_source import open_input_source
 from training.data.readers import Source
-from training.run.strategy import distribute
 
 BOXES, PREDICTIONS = "boxes", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
 
 _NONE: Mapping[str, str] = {}
-
-Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +250,7 @@ def batches_of(
     seed: int,
     by_image: bool = False,
     sampled: bool = False,
-) -> tuple[int, Callable[[int, int], Batches]]:
+) -> tuple[int, Callable[[int, int, Shard], tf.data.Dataset]]:
     """Plans the training batches.
 
     Args:
@@ -265,12 +262,11 @@ def batches_of(
         sampled: Captions are sampled from the model: one row per image, with its number.
 
     Returns:
-        The batches per epoch; and a function that returns those from an epoch and a step of it on,
-        endless, in the form that `fit` takes.
+        The batches per epoch; and a function that returns those of a shard from an epoch and a
+        step of it on, endless.
     """
     by_image = by_image and len(np.unique(table.image_index)) < len(table)
     if sampled:
         table, by_image = table.first_captions(), True
     planned = inputs.train, table, batch_size, seed, by_image, inputs.teaching
-    steps, batches = training_batches(*planned)
-    return steps, lambda epoch, step: distribute(lambda shard: batches(epoch, step, shard))
+    return training_batches(*planned)

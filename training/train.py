@@ -111,19 +111,18 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         import tensorflow as tf
 
         from training.run.ownership import check_run_dir, exclusive_lock
-        from training.run.strategy import barrier, explained, make_strategy, on_chief
+        from training.run.strategy import explained, make_strategy, on_chief, summed
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
     strategy = make_strategy(arguments.strategy)
     interrupts.listen()  # a strategy may have replaced the handlers
     check_run_dir(run_dir, config, read_run_config)
-    with exclusive_lock(run_dir):
-        with explained():
-            read = read_data(config, run_dir, cache_dir, data_dir)
-            captioner = train(config, read, strategy, interrupts)
+    with exclusive_lock(run_dir), explained():
+        read = read_data(config, run_dir, cache_dir, data_dir)
+        captioner = train(config, read, strategy, interrupts)
         on_chief(report)(captioner, run_dir, cache_dir, data_dir)
-        barrier()  # the others would take a worker that ends early for a lost one
+        summed([0.0])  # the others would take a worker that ends early for a lost one
 
 
 @dataclass(frozen=True)
@@ -216,13 +215,13 @@ def train(
     from training.run.checkpoints import Checkpoints, restore_layers
     from training.run.model import compile_model, describe_model, first_model
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
-    from training.run.strategy import check_equal, chief_callbacks, on_chief, shared
+    from training.run.strategy import check_equal, chief_callbacks, distribute, on_chief
 
     folder, data, features = read.folder, read.data, read.features
     fit, say = config.fit, on_chief(say)
     interrupts = interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
-    begun = shared(folder.has_checkpoint())
+    begun = folder.has_checkpoint()
     model = first_model(
         config.captioner, fit.precision, data, features.origin, begun, strategy, say
     )
@@ -237,13 +236,17 @@ def train(
     for line in describe_inputs(data, inputs, folder):
         say(line)
     plan = fit.batch_size, config.seed, fit.batch_by == "image", config.reward.metric != "none"
-    steps, batches_from = batches_of(data.table, inputs, *plan)
+    steps, batches = batches_of(data.table, inputs, *plan)
+
+    def batches_from(epoch: int, step: int) -> Any:
+        return distribute(lambda shard: batches(epoch, step, shard))
 
     with model.distribute_strategy.scope():
         compile_model(model, features.objective, config.optimizer, steps, fit, config.seed)
     say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
+    check_equal("weights", lambda: state.digest())
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -13,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.inference.run_folder import RunFolder, read_object
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import literal_path, sync
-from training.run.strategy import copy_from_chief, on_chief, shared
+from training.run.strategy import on_chief
 
 VERSION = 3
 """Version of a checkpoint's contents and their order."""
@@ -132,17 +134,20 @@ class Checkpoints:
                 if other != final:
                     shutil.rmtree(other, ignore_errors=True)
 
+    def digest(self) -> str:
+        """Computes the SHA-256 of all values, hexadecimal."""
+        found = hashlib.sha256()
+        for variable in self.variables:
+            found.update(np.asarray(variable).tobytes())
+        return found.hexdigest()
+
     def restore(self) -> Progress:
         """Restores the last state and returns its progress, that of a new run without checkpoint.
-
-        Workers get the chief's state, even without a checkpoint.
 
         Raises:
             RunError: It is damaged, or of another model or version; it stays on disk.
         """
-        found = _read_last(self._directory, self._checkpoint)
-        copy_from_chief(self.variables)
-        return Progress(**shared(dataclasses.asdict(found or Progress())))
+        return _read_last(self._directory, self._checkpoint) or Progress()
 
 
 def restore_layers(
@@ -150,17 +155,13 @@ def restore_layers(
 ) -> None:
     """Restores the variables of some layers from the last checkpoint, if any.
 
-    Workers get the chief's, even without a checkpoint.
-
     Raises:
         RunError: The checkpoint is damaged, or of another model or version.
     """
-    variables = [variable for layer in layers for variable in layer.variables]
-    wanted = set(map(id, variables))
+    wanted = {id(variable) for layer in layers for variable in layer.variables}
     places = [(index, v) for index, v in enumerate(model.variables) if id(v) in wanted]
     if places:
         _read_last(directory, _checkpoint(places))
-    copy_from_chief(variables)
 
 
 def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkpoint:
@@ -168,7 +169,6 @@ def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkp
     return tf.train.Checkpoint(**{f"{_PREFIX}_{index}": v.value for index, v in places})
 
 
-@on_chief
 def _read_last(directory: Path, checkpoint: tf.train.Checkpoint) -> Progress | None:
     last = _last(directory)
     if last is None:
@@ -219,9 +219,11 @@ def unfinished_note(run_dir: Path) -> tuple[str, ...]:
     try:
         progress = last_progress(folder.checkpoints)
     except RunError:
-        progress = None
-    epochs = progress and read_object(folder.config)["fit"]["epochs"]
-    if progress is None or progress.finished(epochs):
+        return ()
+    if progress is None:
+        return ()
+    epochs = read_object(folder.config)["fit"]["epochs"]
+    if progress.finished(epochs):
         return ()
     return (
         f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} epochs); "

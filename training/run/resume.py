@@ -6,11 +6,9 @@ draws follow from (seed, epoch, step), and a checkpoint has all else.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -22,8 +20,8 @@ from sat_tf.util.errors import RunError
 from sat_tf.util.text_tables import counted
 from training.run.checkpoints import Checkpoints, Progress
 from training.run.config_groups import BaseFitConfig
-from training.run.signals import Interrupts
-from training.run.strategy import heard, on_chief, shared
+from training.run.signals import SIGNALS, Interrupts
+from training.run.strategy import heard, of_chief, on_chief
 
 LOWER_IS_BETTER = ("nll", "error")
 """Dev scores of which a lower one is better; of all others a higher one is."""
@@ -107,11 +105,11 @@ class CheckpointAndStop(keras.callbacks.Callback):
             raise ValueError(
                 f"The loss of epoch {epoch + 1} is {loss}: training has diverged. Start a new run "
                 "with a lower `--optimizer.learning-rate`; if that does not help, look for values "
-                "that are not finite in what the run was given."
+                "that are not finite in the data."
             )
         scores = {**logs, "val_last": epoch + 1.0}
-        rank, score = shared(monitored(scores, self._config.monitor))  # only the chief has them all
-        if progress.end_epoch(score, rank):
+        rank, score = of_chief(monitored(scores, self._config.monitor))  # only it has them all
+        if progress.end_epoch(score, int(rank)):
             on_chief(weights.save_weights)(self.model, self._best_weights)
         progress.stopped = progress.waited >= self._config.patience
         # The rest of an interrupted epoch has a `fit` call of its own, as all epochs of one call
@@ -125,14 +123,13 @@ class CheckpointAndStop(keras.callbacks.Callback):
         self._progress.seconds += now - self._begun
         self._begun = now
         self._checkpoints.save(self._progress)
-        self._is_told_to_stop(step=0)  # No worker continues or ends before the state is saved.
+        self._is_told_to_stop(step=0)  # no worker continues or ends before the state is saved
         self._interrupts.release(f"The state at {self._progress.where} is saved.")
 
     def _is_told_to_stop(self, step: int) -> bool:
-        """Hears of a signal that any worker has received: all of them save and end together."""
-        number = heard(self._interrupts.waiting or 0, step)
-        self._interrupts.waiting = number or self._interrupts.waiting
-        return bool(number)
+        """Learns of a signal that any worker has received: all of them save and end together."""
+        self._interrupts.waiting = heard(self._interrupts.waiting, SIGNALS, step)
+        return self._interrupts.waiting is not None
 
     def _means(self) -> list[keras.Variable]:
         return [variable for metric in self.model.metrics for variable in metric.variables]
@@ -147,26 +144,6 @@ def outlook(progress: Progress, epochs: int, steps: int) -> str:
     return f"Training {counted(epochs, 'epoch')} of {counted(steps, 'step')}."
 
 
-@contextlib.contextmanager
-def _iterators_closed() -> Iterator[None]:
-    """Leaves no iterator of `fit` behind, whose thread calls our readers.
-
-    One that is there when the interpreter ends waits for its thread, and that for the interpreter.
-    """
-    try:
-        yield
-    except BaseException as error:  # clear the frames that it has ended: `fit` has an iterator
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            with contextlib.suppress(RuntimeError):  # this frame and its callers are running
-                while frame is not None:  # callers too, as Keras leaves its own out
-                    frame.clear()
-                    frame = frame.f_back
-        raise
-    finally:
-        gc.collect()  # Keras' iterators over epochs refer to themselves
-
-
-@_iterators_closed()
 def train_epochs(
     model: keras.Model,
     batches_from: Callable[[int, int], tf.data.Dataset | tf.distribute.DistributedDataset],
@@ -177,7 +154,7 @@ def train_epochs(
 ) -> None:
     """Trains the rest of an interrupted epoch, then the remaining epochs.
 
-    No batch is read any more once it has returned or raised.
+    No batch is read any more once it has returned.
 
     Args:
         model: Compiled, in the state of the last checkpoint.
@@ -195,25 +172,28 @@ def train_epochs(
             f"The run stopped at {progress.where}, but an epoch now has {steps} steps: its data "
             "have shrunk. Restore the data it was started with, or choose another `--run-dir`."
         )
-    while not progress.finished(epochs):
-        epoch, left = progress.epoch, steps - progress.step
-        if left:
-            model.fit(
-                batches_from(epoch, progress.step),
-                epochs=epochs,
-                initial_epoch=epoch,
-                steps_per_epoch=left,
-                callbacks=callbacks,
-                shuffle=False,
-                verbose=0,
-            )
-            continue
-        # It was interrupted during validation: the epoch ends as `fit` ends it.
-        ending = keras.callbacks.CallbackList(callbacks, model=model, steps=0)
-        ending.on_train_begin()
-        ending.on_epoch_begin(epoch)
-        ending.on_epoch_end(epoch, model.get_metrics_result())
-        ending.on_train_end()
+    try:
+        while not progress.finished(epochs):
+            epoch, left = progress.epoch, steps - progress.step
+            if left:
+                model.fit(
+                    batches_from(epoch, progress.step),
+                    epochs=epochs,
+                    initial_epoch=epoch,
+                    steps_per_epoch=left,
+                    callbacks=callbacks,
+                    shuffle=False,
+                    verbose=0,
+                )
+                continue
+            # It was interrupted during validation: the epoch ends as `fit` ends it.
+            ending = keras.callbacks.CallbackList(callbacks, model=model, steps=0)
+            ending.on_train_begin()
+            ending.on_epoch_begin(epoch)
+            ending.on_epoch_end(epoch, model.get_metrics_result())
+            ending.on_train_end()
+    finally:
+        gc.collect()  # Keras' iterators over epochs refer to themselves
 
 
 def best_epoch(progress: Progress, monitor: str) -> str:

@@ -9,7 +9,8 @@ from types import FrameType
 
 from sat_tf.util import commands
 
-_SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C"}
+SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C"}
+"""Signals that are deferred, with their names in messages."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -21,7 +22,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, number: int, saved: str) -> None:
         super().__init__(
-            f"Stopped by {_SIGNALS[number]}. {saved}Start the same command again to resume."
+            f"Stopped by {SIGNALS[number]}. {saved}Start the same command again to resume."
         )
         self.status = 128 + number
 
@@ -57,7 +58,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # no other may set handlers
-            for number in _SIGNALS:
+            for number in SIGNALS:
                 handler = signal.getsignal(number)
                 # A shell's background job ignores Ctrl-C and continues to do so.
                 if handler not in (signal.SIG_IGN, None):

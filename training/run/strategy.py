@@ -1,11 +1,9 @@
 """Several devices and processes, behind functions that a single process does not notice.
 
-A process that trains by itself is its own chief and agrees with itself, so that each function here
-does the plain thing. `--strategy multi_worker` makes the process one of several, the first of which
-is the chief: it alone reads and writes the run's folder, captions the dev images and prints; the
-others compute their part of every batch and follow its decisions. All of them then call `shared`,
-`copy_from_chief`, `heard`, `check_equal` and `barrier` in the same order, and each call waits for
-the others.
+`--strategy multi_worker` is TensorFlow's `MultiWorkerMirroredStrategy`, with `TF_CONFIG` as its
+documentation has it: the same command on every machine, with a run folder that all of them see.
+The first worker is the chief: it alone writes that folder, captions the dev images and prints. A
+worker that is missing or dies ends the others by the timeout of TensorFlow's coordination service.
 """
 
 from __future__ import annotations
@@ -13,34 +11,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
-import keras
-import numpy as np
 import tensorflow as tf
 
 from sat_tf.util.errors import RunError
 from training.data.batches import Shard
-
-if TYPE_CHECKING:
-    from training.run.cluster import Workers
 
 T = TypeVar("T")
 
 LISTEN_STEPS = 10
 """Steps between two occasions on which workers tell each other of a signal."""
 
-
-_joined: Workers | None = None
-
-
-def join(workers: Workers | None) -> None:
-    """Makes this process one of several; None lets it train by itself again."""
-    global _joined
-    _joined = workers
+_workers: tf.distribute.MultiWorkerMirroredStrategy | None = None
 
 
 def make_strategy(name: str) -> tf.distribute.Strategy | None:
@@ -57,15 +42,9 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
 
     Raises:
         ValueError: `multi_worker` without a valid `TF_CONFIG`.
-        RunError: Not all processes came.
     """
     if name == "multi_worker":
-        from training.run.cluster import Cluster, Workers
-
-        if _joined is None:
-            Cluster.read(os.environ.get("TF_CONFIG")).meet()
-            join(Workers(tf.distribute.MultiWorkerMirroredStrategy()))
-        return _joined.strategy
+        return _make_workers()
     gpus = tf.config.list_logical_devices("GPU")
     if name == "none" or (name == "auto" and len(gpus) < 2):
         return None
@@ -83,9 +62,31 @@ def mirrored(devices: tuple[str, ...]) -> tf.distribute.MirroredStrategy:
     return tf.distribute.MirroredStrategy(list(devices))
 
 
+def _make_workers() -> tf.distribute.MultiWorkerMirroredStrategy:
+    global _workers
+    if not os.environ.get("TF_CONFIG"):
+        raise ValueError(
+            "`--strategy multi_worker` reads the environment variable `TF_CONFIG`, which is not "
+            "set: give it the cluster and the task as TensorFlow's guide to multi-worker training "
+            "has them."
+        )
+    try:
+        _workers = _workers or tf.distribute.MultiWorkerMirroredStrategy()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"The environment variable `TF_CONFIG` is invalid ({error!r}): expected JSON with "
+            f"`cluster` and `task`, got {os.environ['TF_CONFIG']!r}."
+        ) from error
+    return _workers
+
+
 def is_chief() -> bool:
-    """Returns whether this process reads and writes the run's folder, and prints."""
-    return _joined is None or not _joined.index
+    """Returns whether this process writes the run's folder, and prints."""
+    if _workers is None:
+        return True
+    resolver = _workers.cluster_resolver
+    alone = "chief" not in resolver.cluster_spec().jobs
+    return resolver.task_type == "chief" or (alone and not resolver.task_id)
 
 
 def on_chief(function: Callable[..., T]) -> Callable[..., T | None]:
@@ -98,29 +99,37 @@ def on_chief(function: Callable[..., T]) -> Callable[..., T | None]:
     return run
 
 
-def chief_callbacks(*callbacks: keras.callbacks.Callback) -> list[keras.callbacks.Callback]:
+def chief_callbacks(*callbacks: T) -> list[T]:
     """Returns the callbacks on the chief, and none on other workers."""
-    return list(callbacks) if is_chief() else []
+    return [*callbacks] if is_chief() else []
 
 
-def shared(value: T) -> T:
-    """Returns the chief's value of what JSON can write."""
-    if _joined is None:
-        return value
-    content = json.dumps(value if is_chief() else None).encode("utf-8")
-    length = int(_joined.gather([len(content)])[0, 0])
-    sent = np.frombuffer(content, np.uint8) if is_chief() else np.zeros(length)
-    return json.loads(_joined.gather(sent)[0].astype(np.uint8).tobytes().decode("utf-8"))
+def summed(values: Sequence[float]) -> list[float]:
+    """Sums numbers over the workers, each of which waits for the others."""
+    if _workers is None:
+        return [*values]
+    return _workers.reduce("SUM", tf.constant(values, tf.float64), axis=None).numpy().tolist()
 
 
-def copy_from_chief(variables: Iterable[keras.Variable]) -> None:
-    """Gives every worker the chief's values of these variables, bit for bit."""
-    for variable in variables if _joined else ():
-        value = tf.convert_to_tensor(variable)
-        # Collective sums support few integer types; steps and seeds fit into a float64.
-        kind = value.dtype if value.dtype.is_floating else tf.float64
-        sent = tf.cast(value, kind) if is_chief() else tf.zeros(value.shape, kind)
-        variable.assign(tf.cast(_joined.sum(sent), value.dtype))
+def of_chief(values: Sequence[float]) -> list[float]:
+    """Returns the chief's numbers, which decide for all workers."""
+    return summed(values if is_chief() else [0.0] * len(values))
+
+
+def heard(signal: int | None, signals: Iterable[int], step: int = 0) -> int | None:
+    """Returns the signal that any worker has received, if any.
+
+    Args:
+        signal: The signal that this worker has received, if any.
+        signals: Those that it may be.
+        step: Workers ask each other after every `LISTEN_STEPS` of them; 0 asks at once.
+    """
+    if _workers is None:
+        return signal
+    if step % LISTEN_STEPS:
+        return None
+    counts = summed([float(signal == one) for one in signals])
+    return next((one for one, count in zip(signals, counts, strict=True) if count), None)
 
 
 def distribute(
@@ -133,24 +142,15 @@ def distribute(
             strategy divides among the devices; each of several reads only the parts of its own
             devices.
     """
-    if _joined is None:
+    if _workers is None:
         return make(Shard())
-    replicas = _joined.strategy.num_replicas_in_sync
-    devices = replicas // _joined.count
-    shard = Shard(_joined.index * devices, devices, replicas)
-    return _joined.strategy.distribute_datasets_from_function(lambda _: make(shard))
 
+    def own(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        replicas = context.num_replicas_in_sync
+        devices = replicas // context.num_input_pipelines
+        return make(Shard(context.input_pipeline_id * devices, devices, replicas))
 
-def heard(signal: int, step: int = 0) -> int:
-    """Returns the signal that any worker has received, or 0.
-
-    Args:
-        signal: The signal that this worker has received, or 0.
-        step: Workers ask each other after every `LISTEN_STEPS` of them; 0 asks at once.
-    """
-    if _joined is None:
-        return signal
-    return 0 if step % LISTEN_STEPS else int(_joined.gather([signal]).max())
+    return _workers.distribute_datasets_from_function(own)
 
 
 def check_equal(name: str, content: Callable[[], str]) -> None:
@@ -159,22 +159,15 @@ def check_equal(name: str, content: Callable[[], str]) -> None:
     Raises:
         RunError: On every worker, if one differs from the chief.
     """
-    if _joined is None:
+    if _workers is None:
         return
     digest = hashlib.sha256(content().encode("utf-8")).digest()
-    found = _joined.gather([int.from_bytes(digest[:6])])[:, 0]  # 48 bits: exact in a float64
-    others = np.flatnonzero(found != found[0])
-    if len(others):
+    own = int.from_bytes(digest[:6])  # 48 bits: exact in a float64
+    if summed([float(own != of_chief([own])[0])])[0]:
         raise RunError(
-            f"Workers differ in their {name}: {', '.join(map(str, others))} from the chief, 0. "
-            "Start the same command on all of them, with the same version and data."
+            f"Workers differ in their {name}. Start the same command on all of them, with the same "
+            "version and data and a run folder that all of them see."
         )
-
-
-def barrier() -> None:
-    """Waits until all workers have come here."""
-    with explained():
-        heard(0)
 
 
 @contextlib.contextmanager
@@ -182,18 +175,11 @@ def explained() -> Iterator[None]:
     """Turns TensorFlow's errors in the middle of training into messages of one line.
 
     Raises:
-        RunError: Another worker is gone.
-        OSError: Any other error of TensorFlow, such as a file that has vanished.
+        OSError: An error of TensorFlow, such as a file that has vanished or a lost worker.
     """
-    lost = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
     try:
         yield
     except tf.errors.OpError as error:
-        gone = isinstance(error, lost) or "Collective ops is aborted" in error.message
-        if _joined is None or not gone:
-            raise OSError(f"training stopped: {error.message}") from error
-        raise RunError(
-            f"Another worker has ended or cannot be reached any more, so worker {_joined.index} "
-            "ends too. Start the same command again on all of them to resume from the last "
-            "checkpoint."
-        ) from error
+        again = "start the same command again on all of them to resume from the last checkpoint."
+        others = "" if _workers is None else f" If another worker has ended, {again}"
+        raise OSError(f"training stopped: {error.message}{others}") from error

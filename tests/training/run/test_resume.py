@@ -200,22 +200,8 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
         train_epochs(None, None, 3, 6, progress, [])
 
 
-class Stop(keras.callbacks.Callback):
-    """Ends training at the end of the first step."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        super().__init__()
-        self.error = error
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.model.stop_training = True
-        if self.error is not None:
-            raise self.error
-
-
 @pytest.mark.parametrize("devices", ["none", "mirrored"])
-@pytest.mark.parametrize("error", [Killed(), KeyError("a callback's"), None])
-def test_nothing_reads_ahead_any_more_when_training_has_ended(error, devices):
+def test_nothing_reads_ahead_any_more_when_training_has_ended(devices):
     progress, strategy = Progress(), make_strategy(devices) or tf.distribute.get_strategy()
     with strategy.scope():
         model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
@@ -223,13 +209,7 @@ def test_nothing_reads_ahead_any_more_when_training_has_ended(error, devices):
     end = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: progress.end_epoch(0.0))
     batches = prefetched(lambda number: (tf.ones([2, 1]), tf.ones([2, 1])), 0)
     gc.collect()
-    gc.disable()
-    try:
-        train_epochs(model, lambda *_: batches, 1, 9, progress, [Stop(error), end])
-    except (Killed, KeyError) as stopped:
-        assert stopped is error
-    finally:
-        gc.enable()
+    train_epochs(model, lambda *_: batches, 1, 9, progress, [end])
     assert not [one for one in gc.get_objects() if isinstance(one, tf.data.Iterator)]
 
 

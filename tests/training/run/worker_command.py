@@ -14,7 +14,6 @@ import numpy as np
 
 from tests.training.run.killed_command import MOMENTS, at_call
 from training import train
-from training.run.cluster import Cluster
 
 LOGS = ("loss", "nll", "gradient_norm", "alpha_entropy", "val_nll")
 
@@ -36,7 +35,6 @@ class Record(keras.callbacks.Callback):
 
 if __name__ == "__main__":
     out, moment, call, number, *flags = sys.argv[1:]
-    Cluster.meet.__defaults__ = (300.0,)
     train.train = functools.partial(train.train, callbacks=(Record(out),))
     if moment == "trained":
         train.report = lambda *_: None
