@@ -22,7 +22,7 @@ from sat_tf.util.fields import (
     from_dict,
     to_dict,
 )
-from training.run.config_groups import BaseFitConfig, BaseOptimizerConfig
+from training.run.config import BaseFitConfig, BaseOptimizerConfig
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from digits.config import (
     StripsData,
 )
 from digits.models.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
-from training.run.config_groups import BaseOptimizerConfig
+from training.run.config import BaseOptimizerConfig
 from training.run.decide import check_optimizer, find_recipe, parse_settings, peek_flag
 
 _ADAM = BaseOptimizerConfig(learning_rate=1e-3, schedule="cosine", warmup_epochs=0.2)

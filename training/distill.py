@@ -119,7 +119,7 @@ def predict(
     from training.data.image_loader import Views
     from training.data.input_source import open_input_source
     from training.evaluation.reading import Reading
-    from training.run.init_from import teachers_of
+    from training.run.ownership import teachers_of
     from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity
 
     teachers, table = [], data.table

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sat_tf.text.detokenize import primary
 from sat_tf.util.commands import check_folder, exit_status, loading, printable, run_process
 from sat_tf.util.text_tables import counted, text_table
-from training.run.decide import Settings, check_apart, check_data_dir, parse_settings
-from training.run.resolve import settled
+from training.run.decide import Settings, check_apart, check_data_dir, parse_settings, settled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,7 +146,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     from sat_tf.util.files import as_utf8
     from training.data.image_loader import check_readable
     from training.evaluation.scores import note_on_scores
-    from training.run.init_from import check_init_from
+    from training.run.decide import check_init_from
     from training.run.next_steps import next_command, on_few_images
 
     found = Survey({"recipe": config.recipe, "data": config.data.name})

@@ -193,7 +193,7 @@ def publish(arguments: Arguments) -> str:
     with loading():
         from sat_tf.inference.load import load_captioner
         from training.data.readers import load_split
-        from training.run.init_from import teachers_of
+        from training.run.ownership import teachers_of
 
     captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
     if arguments.check:  # before anything is written: the data may be missing
@@ -330,7 +330,7 @@ def make_card(
 
 def _data_sets(run_dir: Path) -> list[str]:
     """Returns the data sets that a run and those it started from learned from, its own first."""
-    from training.run.init_from import ancestors
+    from training.run.ownership import ancestors
 
     names = []
     for path in ancestors(run_dir):
@@ -341,7 +341,7 @@ def _data_sets(run_dir: Path) -> list[str]:
 
 def _teaching(run_dir: Path) -> str:
     """Returns sentences on what taught attention and words, beside the captions, until now."""
-    from training.run.init_from import teachers_of
+    from training.run.ownership import teachers_of
 
     found = teachers_of(run_dir)
     facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found["inherited"])

@@ -30,9 +30,17 @@ from sat_tf.util.commands import command_line, loading, run_process
 from sat_tf.util.files import default_cache_dir
 from training.data.dataset import Dataset
 from training.run.config import RunConfig, read_run_config, to_text
-from training.run.decide import DEFAULT_RECIPE, HELP, Settings, parse_settings, peek_flag
+from training.run.decide import (
+    DEFAULT_RECIPE,
+    HELP,
+    Settings,
+    check,
+    parse_settings,
+    peek_flag,
+    resolve,
+    split_at,
+)
 from training.run.recipes import RECIPES
-from training.run.resolve import check, resolve
 from training.run.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -46,7 +54,7 @@ if TYPE_CHECKING:
     from training.evaluation.validation import Validation
     from training.inputs import Data, Inputs
     from training.run.build import Features
-    from training.run.config_groups import FitConfig
+    from training.run.config import FitConfig
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,7 @@ def read_data(
     on_chief(say)(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
     data = load_data(config.data, data_dir, kept_words_of(config, run_dir), dataset)
-    settings = config.split_at(data.train.held_out)
+    settings = split_at(config, data.train.held_out)
     same = settings.without_files()
     check_equal("configuration or data", lambda: f"{same} {data.fingerprint()}")
     features = features_of(config, data)

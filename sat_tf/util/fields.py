@@ -174,23 +174,24 @@ def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
     """Builds a dataclass from nested dictionaries; whole numbers become floats where asked for.
 
-    Missing fields take their defaults. `where` is the dotted name of `cls` inside the whole
-    configuration, for messages.
+    Missing fields take their defaults, and a setting of an earlier version is passed over if it was
+    off (None or False). `where` is the dotted name of `cls` inside the whole configuration, for
+    messages.
 
     Raises:
         ValueError: A key is unknown, or a value has the wrong type or is out of its range; the
             message names it.
     """
     hints = typing.get_type_hints(cls)
-    if unknown := sorted(set(values) - set(hints)):
-        if gone := removed_flag([f"--{where}{unknown[0]}", str(values[unknown[0]])], ""):
-            raise ValueError(gone)
-        raise ValueError(
-            f"Received an unknown configuration key `{where}{unknown[0]}`: "
-            f"expected one of {', '.join(sorted(hints))}."
-        )
     made = {}
     for name, value in values.items():
+        if name not in hints:
+            gone = removed_flag([f"--{where}{name}", str(value)], "")
+            if gone and value in (None, False):
+                continue
+            known = ", ".join(sorted(hints))
+            unknown = f"Received an unknown configuration key `{where}{name}`: expected one of "
+            raise ValueError(gone or f"{unknown}{known}.")
         hint, key = hints[name], f"{where}{name}"
         if dataclasses.is_dataclass(hint) and isinstance(value, dict):
             made[name] = from_dict(hint, value, f"{key}.")

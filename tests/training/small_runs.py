@@ -17,8 +17,8 @@ from training import train as command
 from training.evaluation import scores as captions
 from training.run import model, ownership
 from training.run.config import RunConfig, read_run_config
+from training.run.decide import settled
 from training.run.logs import Validate
-from training.run.resolve import settled
 from training.train import parse
 
 

@@ -14,7 +14,7 @@ from tests.training.small_runs import exit_of, train
 from training.distill import main, predict
 from training.inputs import load_data
 from training.run.config import read_run_config
-from training.run.init_from import teachers_of
+from training.run.ownership import teachers_of
 from training.teachers.distillation import WordPredictions
 
 

@@ -19,7 +19,7 @@ from training.compare import evaluation_folder
 from training.evaluate import main as evaluate
 from training.publish import check_out, main, make_card
 from training.run.config import read_run_config
-from training.run.init_from import teachers_of
+from training.run.ownership import teachers_of
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from training.data.batches import scoring_batches
 from training.data.examples import Split, StoredImage
 from training.data.image_loader import InputSource, readable_images
 from training.inputs import Data
-from training.run.config_groups import FitConfig
+from training.run.config import FitConfig
 from training.run.strategy import distribute, on_chief
 
 Measure = Callable[[], dict[str, float]]

@@ -11,8 +11,7 @@ from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.train_step import Objective
 from training.data.captions import CaptionTable
 from training.inputs import Data, Origin, Teacher
-from training.run.config import RunConfig
-from training.run.config_groups import AttentionConfig, FitConfig
+from training.run.config import AttentionConfig, FitConfig, RunConfig
 
 
 @dataclass(frozen=True)

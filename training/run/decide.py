@@ -1,49 +1,59 @@
-"""Command lines: the keys of a recipe as flags, and checks before the work begins."""
+"""The configuration of a run, decided here alone: flags, recipe, origin and earlier run.
+
+`parse_settings` puts the flags over the recipe and takes the shape of the captioner that
+`--init-from` names; `check` and `resolve` refuse what cannot be trained, before TensorFlow is
+loaded, and fill in what is left open: the precision, and the splits of a run to be resumed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import functools
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from sat_tf.util.commands import check_removed, parse_flags
-from sat_tf.util.errors import invalid_value
+from sat_tf.config import HUB, JOIN, SCENES_CNN, weights_files
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder, read_config
+from sat_tf.util.commands import check_removed, loading, parse_flags
+from sat_tf.util.errors import RunError, invalid_value
+from training.data.dataset import read_data_dir
 from training.data.readers import check_there
-from training.run.config import RunConfig
-from training.run.config_groups import BaseOptimizerConfig
+from training.run.config import BaseOptimizerConfig, RunConfig, read_run_config
 from training.run.recipes import RECIPES
 
 T = TypeVar("T")
 
 DEFAULT_RECIPE = "scenes_soft"
 HELP = frozenset({"-h", "--help", "--help-all"})
-"""Flags that ask for help."""
-
 _GROUPS = {
     "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
     "Your own photographs, in --data-dir; folder_from_flickr8k fine-tunes": ("folder",),
     "A data set, in --data-dir": ("flickr8k", "flickr30k", "coco"),
 }
-_OTHERS = "Digits: recurrent attention, Spatial Transformers and their baselines"
 _USED_MOST = (
     "--seed --init-from --data.language --data.tokens --data.columns --attention.kind "
     "--encoder.name --encoder.weights --optimizer.learning-rate --fit.epochs --fit.batch-size "
     "--fit.monitor --fit.patience --search.beam"
 )
+_OWN = ("weights", "trainable", "trainable_from")  # of a run's encoder, not its origin's
 
 # --data.mirror True, like every other key.
 Settings = Annotated[RunConfig, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
 """Type of the field `config` of a command's arguments."""
 
 
-def peek_flag(flag: str, argv: list[str], default: str | None = None) -> str | None:
+# Flags over a recipe.
+
+
+def peek_flag(flag: str, argv: Sequence[str], default: str | None = None) -> str | None:
     """Returns the value of a flag that decides which other flags there are.
 
     Raises:
@@ -70,7 +80,7 @@ def find_recipe(recipes: Mapping[str, T], name: str) -> T:
 
 def parse_settings(
     kind: type[T],
-    argv: list[str],
+    argv: Sequence[str],
     command: str,
     purpose: str,
     recipes: Mapping[str, Any] = RECIPES,
@@ -87,43 +97,115 @@ def parse_settings(
         recipes: The recipes to choose from.
 
     Raises:
-        ValueError: There is no such recipe, or a value is out of its range.
+        ValueError: There is no such recipe, a value is out of its range, or a flag contradicts the
+            shape of the run of `--init-from`.
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
-    description = f"{purpose} Recipes (--recipe):\n{recipe_list(recipes)}"
     check_removed(argv, command)
+    description = f"{purpose} Recipes (--recipe):\n{recipe_list(recipes)}"
     config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
     if "--help-all" in argv:
         argv = ["--help"]
     elif HELP & {*argv}:
         hidden = [("config", Annotated[type(config), tyro.conf.Suppress])]
         kind = dataclasses.make_dataclass(kind.__name__, hidden, bases=(kind,), frozen=True)
-        description += "\n\nEvery setting of a recipe is a flag, too; --help-all lists them."
-        if isinstance(config, RunConfig):
-            keys = textwrap.fill(_USED_MOST, 78, initial_indent="  ", subsequent_indent="  ")
-            description += f" Used most:\n{keys}"
+        keys = textwrap.fill(_USED_MOST, 78, initial_indent="  ", subsequent_indent="  ")
+        description += "\n\nEvery setting of a recipe is a flag, too; --help-all lists them. "
+        description += f"Used most:\n{keys}"
     found = parse_flags(kind, argv, command, default=kind(config), description=description)
     if not isinstance(found.config, RunConfig) or found.config.init_from is None:
         return found
-    from training.run.init_from import shaped_like_origin
-
     run_dir = None
     if hasattr(found, "run_dir"):
         run_dir = found.run_dir or Path("runs") / found.config.recipe
-    return dataclasses.replace(found, config=shaped_like_origin(found.config, argv, run_dir))
+    return dataclasses.replace(found, config=_shaped_like_origin(found.config, argv, run_dir))
 
 
 def recipe_list(recipes: Iterable[str]) -> str:
-    """Returns the names, under what they are for."""
-    groups: dict[str, list[str]] = {}
-    for name in recipes:
-        first = name.partition("_")[0]
-        title = next((t for t, firsts in _GROUPS.items() if first in firsts), _OTHERS)
-        groups.setdefault(title, []).append(name)
-    order = [title for title in (*_GROUPS, _OTHERS) if title in groups]
+    """Returns the names, each under its purpose."""
     wrap = functools.partial(textwrap.fill, width=78, initial_indent="    ")
-    names = {title: wrap(", ".join(groups[title]), subsequent_indent="    ") for title in order}
-    return "\n".join(f"  {title}:\n{text}" for title, text in names.items())
+    lines = []
+    for title, firsts in _GROUPS.items():
+        names = [name for name in recipes if name.partition("_")[0] in firsts]
+        lines += [f"  {title}:", wrap(", ".join(names), subsequent_indent="    ")]
+    return "\n".join(lines)
+
+
+# The captioner that `--init-from` names.
+
+
+def _shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | None) -> RunConfig:
+    """Returns the configuration with encoder and decoder of the run of `--init-from`.
+
+    A flag given wins over that run's image size and layer; dropout and what learns stay. A run
+    folder that holds a run already decides, as the other may be gone.
+    """
+    try:
+        begun = run_dir is not None and RunFolder(run_dir).has_checkpoint()
+        origin = read_config(run_dir if begun else published.locate(config.init_from))
+    except RunError:  # where it is needed, `check_init_from` says so
+        return config
+    given = {word.partition("=")[0][2:].replace("-", "_") for word in argv if word[:2] == "--"}
+    plain = lambda value: str(value).lower().replace("_", "")  # noqa: E731 - Keras' have capitals
+    for part in ("encoder", "decoder"):
+        ours, theirs = vars(getattr(config, part)), vars(getattr(origin, part))
+        taken = {k: v for k, v in theirs.items() if not k.endswith("_dropout") and k not in _OWN}
+        for key in [key for key in taken if f"{part}.{key}" in given]:
+            same = plain(taken.pop(key)) == plain(ours[key])
+            if not same and (part == "decoder" or key == "name"):
+                expected = f"{theirs[key]}, as in `--init-from {config.init_from}` (leave it out)"
+                raise invalid_value(f"--{part}.{key}", expected, ours[key], "key")
+        shaped = dataclasses.replace(getattr(config, part), **taken)
+        config = dataclasses.replace(config, **{part: shaped})
+    return config
+
+
+def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
+    """Checks that the run of `--init-from` exists before TensorFlow is loaded.
+
+    Args:
+        config: The configuration.
+        run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
+
+    Raises:
+        ValueError: The folder holds no run, and no published captioner has that name.
+    """
+    resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
+    if config.init_from is None or resumed:
+        return
+    expected, origin = "the folder of a finished run", Path(config.init_from)
+    if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
+        expected += f"; train `--recipe {origin.name}` with the same flags first"
+        raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
+    try:
+        found = published.locate(config.init_from)
+        if not RunFolder(found).config.is_file():
+            raise RunError(f"{found}, which has no {RunFolder(found).config.name}")
+    except RunError as error:
+        expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
+        raise invalid_value("--init-from", expected, got, "key") from error
+
+
+# Before data is read.
+
+
+def check(config: RunConfig, strategy: str) -> None:
+    """Checks that the flags go together and that the files they name exist.
+
+    Reading a saved configuration does not check it: files may be gone since.
+
+    Raises:
+        ValueError: The message names the key.
+    """
+    check_optimizer(config.optimizer, RECIPES[config.recipe].optimizer)
+    _check_encoder(config)
+    _check_teachers(config)
+    if strategy == "multi_worker" and config.fit.precision == "auto":
+        expected = "float32 or bfloat16 with `--strategy multi_worker`"
+        raise invalid_value("--fit.precision", expected, "auto", "key")
+    if strategy == "multi_worker" and config.fit.jit_compile:
+        expected = "False with `--strategy multi_worker`"
+        raise invalid_value("--fit.jit_compile", expected, True, "key")
 
 
 def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
@@ -137,26 +219,59 @@ def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> N
         raise invalid_value("--optimizer.weight_decay", expected, config.weight_decay, "key")
 
 
-def check_data_dir(config: Any, data_dir: Path | None) -> None:
+def _check_encoder(config: RunConfig) -> None:
+    encoder = config.encoder
+    if (encoder.name, encoder.layer, encoder.trainable_from) != (SCENES_CNN, None, None):
+        from sat_tf.layers.encoder_names import check_encoder
+
+        check_encoder(encoder)
+    if config.init_from is None:
+        pairs = zip(encoder.name.split(JOIN), weights_files(encoder.weights), strict=False)
+        for name, file in pairs:
+            if file == "imagenet" and (name == SCENES_CNN or name.startswith(HUB)):
+                expected = f"none or a file: {name} has no ImageNet weights"
+                raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
+
+
+def _check_teachers(config: RunConfig) -> None:
+    attention, fit = config.attention, config.fit
+    if attention.supervision_weight:
+        if attention.teacher is None and config.data.name != "scenes":
+            expected = "boxes of the training captions' phrases to supervise attention by"
+            raise invalid_value("--attention.teacher", expected, None, "key")
+        if attention.teacher is not None and not Path(attention.teacher).exists():
+            got = f"{attention.teacher}, which does not exist"
+            raise invalid_value("--attention.teacher", "a file or folder of boxes", got, "key")
+    if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
+        expected = "a file of training.distill"
+        raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
+    if config.reward.meteor_weight:
+        from sat_tf.scores.meteor_scoring import check_tables
+        from sat_tf.scores.meteor_words import TablesError
+
+        try:
+            check_tables()
+        except TablesError as error:
+            got, expected = config.reward.meteor_weight, f"0 without METEOR's tables ({error})"
+            raise invalid_value("--reward.meteor_weight", expected, got, "key") from error
+
+
+def check_data_dir(config: RunConfig, data_dir: Path | None) -> None:
     """Checks where the data is before TensorFlow, which takes seconds, is loaded.
 
     Raises:
         ValueError: The data set is drawn and reads no files, or a folder or file does not exist.
     """
-    if isinstance(config, RunConfig) and data_dir is None:
-        check_there(config.data, None)
-    if data_dir is None:
-        return
-    if getattr(config.data, "name", None) == "scenes":
+    if data_dir is not None and getattr(config.data, "name", None) == "scenes":
         folder = f"folder_{config.attention.kind}"
         close = folder if folder in RECIPES else "folder_soft"
         raise ValueError(
             f"`{config.recipe}` reads no data, but received `--data-dir {data_dir}`; did you mean "
             f"`--recipe {close}`?"
         )
-    if data_dir.is_file():
+    if data_dir is not None and data_dir.is_file():
         raise ValueError(f"`--data-dir {data_dir}` is a file; give its folder.")
-    if not data_dir.is_dir():
+    if data_dir is not None and not data_dir.is_dir():
         raise ValueError(f"There is no folder `--data-dir {data_dir}`; check the path.")
     if isinstance(config, RunConfig):
         check_there(config.data, data_dir)
@@ -174,17 +289,69 @@ def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:
 
 
 def check_own_images(flag: str, out: Path, images: str, written_with: str) -> None:
-    """Checks that images which results will replace are those of earlier results.
-
-    Args:
-        flag: The flag of the results' folder.
-        out: That folder.
-        images: Its folder of images.
-        written_with: File of the results, which is there if the images are theirs.
-
-    Raises:
-        ValueError: There are PNG files of the user's own.
-    """
+    """Checks that images which results will replace are those of earlier results."""
     if any((out / images).glob("*.png")) and not (out / written_with).is_file():
         expected = f"a folder whose `{images}` is not in use, as images of the results go there"
         raise invalid_value(flag, expected, str(out))
+
+
+def resolve(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+    """Decides what a checked configuration leaves open, before data is read.
+
+    Raises:
+        ValueError: There is no such data folder, or no run of `--init-from`.
+    """
+    check_data_dir(config, data_dir)
+    config = settled(config, run_dir, data_dir)
+    if not RunFolder(run_dir).has_checkpoint():  # with one, the files may be gone
+        check_init_from(config)
+        for file in weights_files(config.encoder.weights) if config.init_from is None else ():
+            if file not in ("imagenet", "none") and not Path(file).is_file():
+                got = f"{file}, which does not exist"
+                raise invalid_value("--encoder.weights", "imagenet or a weights file", got, "key")
+    if config.fit.precision == "auto":
+        config = _with_precision(config, _precision_of_device())
+    return config
+
+
+def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
+    """Decides what a configuration leaves open: as the run in the folder did, if there is one.
+
+    Without one, as the run did that it starts from, if that learned from the same folder: its
+    training images must not become dev or test images, nor its captions be split otherwise.
+    """
+    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
+        recorded_dir = None if data_dir is None else read_data_dir(folder)
+        same = recorded_dir is not None and recorded_dir.samefile(data_dir)
+        if folder.config.is_file() and (folder.path == run_dir or same):
+            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
+                recorded = read_run_config(folder.path)
+                config = split_at(config, recorded.data.held_out)
+                if folder.path == run_dir and config.fit.precision == "auto":
+                    config = _with_precision(config, recorded.fit.precision)
+    return config
+
+
+def split_at(config: RunConfig, held_out: str | None) -> RunConfig:
+    """Returns the configuration with the splits of a folder fixed, unless they are."""
+    if config.data.name != "folder" or config.data.held_out is not None:
+        return config
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, held_out=held_out))
+
+
+def _with_precision(config: RunConfig, precision: str) -> RunConfig:
+    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=precision))
+
+
+def _precision_of_device() -> str:
+    """Returns bfloat16 if all GPUs, or without one the processor, multiply matrices of it."""
+    with loading():
+        import tensorflow as tf
+    gpus = tf.config.list_physical_devices("GPU")
+    details = map(tf.config.experimental.get_device_details, gpus)
+    fast = bool(gpus) and all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
+    if not gpus:
+        with contextlib.suppress(OSError):
+            fast = "amx_bf16" in Path("/proc/cpuinfo").read_text()
+    print(f"Precision {'bfloat16' if fast else 'float32'}, by this machine's device.")
+    return "bfloat16" if fast else "float32"

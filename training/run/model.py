@@ -11,7 +11,7 @@ from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
 from sat_tf.train_step import Objective
 from training.inputs import Data, Origin
-from training.run.config_groups import FitConfig, OptimizerConfig
+from training.run.config import FitConfig, OptimizerConfig
 from training.run.optimizers import make_optimizer
 
 

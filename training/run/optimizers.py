@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.compat import GradientsAsGiven, adam_moments, variable_key
-from training.run.config_groups import BaseOptimizerConfig
+from training.run.config import BaseOptimizerConfig
 
 
 class SummedGradients(GradientsAsGiven):

@@ -1,9 +1,8 @@
-"""A run's folder: whose it is, and what it was made from.
+"""Checks that a run folder belongs to this configuration and data, and records what made it.
 
-One configuration and one process own it. A run that is resumed must have the same data and
-teachers, wherever they are now. A name such as `flickr8k_soft`, of `--init-from`, means the
-captioner that ships, or a folder, depending on where the command was typed: the record tells which
-it was.
+A run that is resumed must have the same data and teachers, wherever they are now. A name such as
+`flickr8k_soft`, of `--init-from`, means a pretrained captioner or a folder, depending on where the
+command was typed: the record says which it was.
 """
 
 from __future__ import annotations
@@ -19,21 +18,20 @@ from typing import Any
 
 import filelock
 
+from sat_tf.inference import published
 from sat_tf.inference.run_folder import RunFolder, read_average, read_object, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
-from sat_tf.util.fields import to_dict
+from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import NO_LOCKS, write_all
 from training.data.captions import Amount
 from training.data.dataset import Dataset
 from training.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin
 from training.run.checkpoints import another
+from training.run.config import read_run_config
 from training.run.strategy import is_chief, on_chief
 
-_TEACHERS = {
-    BOXES: ("boxes", "--attention.teacher"),
-    PREDICTIONS: ("predictions of other captioners", "--fit.predictions"),
-}
+_FLAGS = {BOXES: "--attention.teacher", PREDICTIONS: "--fit.predictions"}
 _UNFINISHED = ".*.tmp"  # left behind by `sat_tf.util.files` when it is killed
 
 
@@ -41,8 +39,8 @@ _UNFINISHED = ".*.tmp"  # left behind by `sat_tf.util.files` when it is killed
 def exclusive_lock(run_dir: Path) -> Iterator[None]:
     """Keeps other processes out of a run's folder, which it makes if there is none.
 
-    The operating system releases the lock however the process ends. A file system without locks
-    gives a warning and keeps nobody out. Of several workers the chief holds it.
+    The operating system releases the lock however the process ends. Of several workers the chief
+    holds it.
 
     Raises:
         RunError: Another process trains in it.
@@ -94,33 +92,39 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
     """
     folder = RunFolder(run_dir)
     if folder.average.exists():
+        raise RunError(f"{folder} is an average of other runs: choose {another(folder)}.")
+    if not folder.config.exists():
+        if folder.path.exists() and _is_foreign(folder):
+            raise RunError(
+                f"{folder} is not empty and not a run: it has no {folder.config.name}. "
+                "Choose another folder with `--run-dir`."
+            )
+        return
+    try:
+        existing = read_config(folder.path)
+    except ValueError as error:
+        raise RunError(f"{error} Choose another folder with `--run-dir`.") from error
+    resumed = existing.resumed_as(config)
+    if resumed != config:
+        there, here = flat(to_dict(resumed)), flat(to_dict(config))
+        # Runs of two systems share their first key, the recipe, and differ in it.
+        key = next(key for key in there if there[key] != here.get(key))
         raise RunError(
-            f"{folder} is an average of other runs, which cannot be resumed. Choose another "
-            f"folder with `--run-dir`; `--init-from {shlex.quote(str(folder))}` starts from its "
-            "weights."
+            f"{folder} belongs to a run with another configuration: `{key}` is {there[key]!r} "
+            f"there and {here.get(key)!r} here. Choose {another(folder)}."
         )
-    if folder.config.exists():
-        try:
-            existing = read_config(folder.path)
-        except ValueError as error:
-            raise RunError(f"{error} Choose another folder with `--run-dir`.") from error
-        existing = existing.resumed_as(config)
-        if existing != config:
-            raise RunError(
-                f"{folder} belongs to a run with another configuration: "
-                f"{_first_difference(to_dict(existing), to_dict(config))}. "
-                f"Choose {another(folder)}."
-            )
-        # The first checkpoint is older than the first weights, so somebody has removed it.
-        if folder.best_weights.exists() and not folder.has_checkpoint():
-            raise RunError(
-                f"{folder} has trained weights but no checkpoint to resume from; training from "
-                f"the start would overwrite them. Choose {another(folder)}."
-            )
-    elif folder.path.exists() and _is_foreign(folder):
+    # The first checkpoint is older than the first weights, so somebody has removed it.
+    if folder.best_weights.exists() and not folder.has_checkpoint():
         raise RunError(
-            f"{folder} is not empty and not a run: it has no {folder.config.name}. "
-            "Choose another folder with `--run-dir`."
+            f"{folder} has trained weights but no checkpoint to resume from; training from "
+            f"the start would overwrite them. Choose {another(folder)}."
+        )
+    if config.fit.epochs > existing.fit.epochs and config.optimizer.schedule == "cosine":
+        warnings.warn(
+            f"{existing.fit.epochs} epochs become {config.fit.epochs}: the learning rate jumps to "
+            "the cosine over all of them, up from 0 if the run had ended. For a schedule of its "
+            f"own, start a new run with `--init-from {shlex.quote(str(folder))}`.",
+            stacklevel=2,
         )
 
 
@@ -146,7 +150,7 @@ def claim(
     files: dict[Path, Any] = {folder.config: config_text + "\n"}
     # A run that is resumed took its weights long ago; from here, the name may lead elsewhere.
     if init_from is not None and not folder.has_checkpoint():
-        files[folder.origins] = origins([init_from])
+        files[folder.origins] = _origins([init_from])
     write_all(files | dict(records or {}))
 
 
@@ -168,7 +172,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
         )
-    files = {folder.average: shares, folder.origins: origins(shares), folder.config: config + "\n"}
+    files = {folder.average: shares, folder.origins: _origins(shares), folder.config: f"{config}\n"}
     # What another system than a captioner learned from is known by a digest.
     digests = template.path.glob("*.sha256")
     for source in (template.vocabulary, template.data, template.data_dir, *digests):
@@ -185,17 +189,6 @@ def _is_foreign(folder: RunFolder) -> bool:
     )
 
 
-def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
-    # Runs of two systems share their first key, the recipe, and differ in it.
-    for key, value in existing.items():
-        if value == wanted[key]:
-            continue
-        if isinstance(value, dict):
-            return _first_difference(value, wanted[key], f"{prefix}{key}.")
-        return f"`{prefix}{key}` is {value!r} there and {wanted[key]!r} here"
-    return "nothing differs"
-
-
 # What it was made from.
 
 
@@ -209,7 +202,7 @@ def begin_run(
     dataset: Dataset,
     data_dir: Path | None,
 ) -> None:
-    """Makes a folder the run's own, and records what it learns from.
+    """Makes a folder the run's own, and records its data.
 
     Args:
         folder: The run's folder.
@@ -223,11 +216,10 @@ def begin_run(
     Raises:
         RunError: The run that is resumed there has learned from something else.
     """
-    vocabulary = data.vocabulary
-    check_data(folder, vocabulary, inputs.contents)
-    unreadable = inputs.train.known
-    amount = dataclasses.replace(data.amount, images=len(data.train) - len(unreadable))
-    records = data_records(folder, vocabulary, inputs.contents, amount)
+    check_data(folder, data.vocabulary, inputs.contents)
+    images = len(data.train) - len(inputs.train.known)
+    amount = dataclasses.replace(data.amount, images=images)
+    records = data_records(folder, data.vocabulary, inputs.contents, amount)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
     for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
@@ -252,15 +244,18 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
             f"{folder} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose {another(folder)}."
         )
-    known = _read_contents(folder)
-    for teacher in sorted(set(_TEACHERS) & (set(known) - set(contents))):
-        name, flag = _TEACHERS[teacher]
+    for name, there in _read_contents(folder).items():
+        here = contents.get(name)
+        if here == there or (here is None and name not in _FLAGS):
+            continue
+        restored = f"what `{_FLAGS.get(name, '--data-dir')}` names"
+        if here and here.fingerprint == there.fingerprint:
+            image = min({*there.unreadable} ^ {*here.unreadable})
+            restored = f"the images, of which others can be read now, such as {image!r}"
         raise RunError(
-            f"The run in {folder} was started with {name}: give the same `{flag}`, or choose "
-            "another `--run-dir`."
+            f"The {name} data of {folder} differ from those it was started with. Restore "
+            f"{restored}, or choose {another(folder)}."
         )
-    for split, found in contents.items():
-        _check_same(folder, split, known.get(split, found), found)
 
 
 def data_records(
@@ -274,12 +269,6 @@ def data_records(
     values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint()))
     values |= {} if amount is None else {"amount": dataclasses.asdict(amount)}
     return {folder.vocabulary: vocabulary.to_json() + "\n", folder.data: values}
-
-
-def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:
-    """Returns the teachers of the captioners that a run learned from, if it recorded them."""
-    predictions = _read_contents(folder).get(PREDICTIONS)
-    return () if predictions is None else predictions.teachers
 
 
 def _read_contents(folder: RunFolder) -> dict[str, Contents]:
@@ -300,48 +289,55 @@ def _read_contents(folder: RunFolder) -> dict[str, Contents]:
         raise RunError(message) from error
 
 
-def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents) -> None:
-    owner = "the training split" if split in _TEACHERS else f"the {split} split"
-    where = f"{owner} when the run in {folder} was started"
-    if found.fingerprint != known.fingerprint:
-        what, given = "images or captions", "the run its own `--data-dir`"
-        if split in _TEACHERS:
-            what, flag = _TEACHERS[split]
-            given = f"the same `{flag}`"
-        raise RunError(
-            f"The {what} are not those of {where}: expected the fingerprint "
-            f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give {given}, or "
-            f"choose {another(folder)}."
-        )
-    lost = set(found.unreadable) - set(known.unreadable)
-    back = set(known.unreadable) - set(found.unreadable)
-    for names, change in (
-        (lost, "cannot be read, but could in"),
-        (back, "can be read, but not in"),
-    ):
-        if names:
-            raise RunError(
-                f"{len(names)} of the images {change} {where}, such as {min(names)!r}. Restore "
-                "the images, or choose another `--run-dir`."
-            )
-
-
-def origins(names: Iterable[str]) -> dict[str, str]:
-    """Returns where each name leads, to be recorded when the weights come from there."""
-    from sat_tf.inference import published
-
+def _origins(names: Iterable[str]) -> dict[str, str]:
     return {name: str(published.locate(name).resolve()) for name in names}
 
 
-def recorded_origins(folder: RunFolder) -> dict[str, str]:
-    """Returns name -> folder; empty if nothing was recorded.
+def ancestors(run_dir: Path) -> list[Path]:
+    """Returns the folders of a run and of those it started from, directly or through others.
 
-    Raises:
-        RunError: The record is damaged.
+    A run starts from `--init-from`, or from the runs that it averages. The folder of one that was
+    removed is named, but nothing before it is known.
     """
-    if not folder.origins.exists():
-        return {}
-    found = read_object(folder.origins)
-    if not all(isinstance(path, str) for path in found.values()):
-        raise RunError(f"Cannot read {folder.origins}: expected texts, got {found!r}.")
+    found, left = [], [published.locate(run_dir).resolve()]
+    while left:
+        path = left.pop(0)
+        if path in found:
+            continue
+        found.append(path)
+        with contextlib.suppress(ValueError):  # it was removed
+            origins = [*read_average(path)] or [read_object(RunFolder(path).config)["init_from"]]
+            known = read_object(RunFolder(path).origins) if RunFolder(path).origins.exists() else {}
+            left += [_located(known.get(name, name)) for name in origins if name]
     return found
+
+
+def _located(name: str) -> Path:
+    try:
+        return published.locate(name).resolve()
+    except ValueError:
+        return Path(name).resolve()
+
+
+def teachers_of(run_dir: Path) -> dict[str, list[str]]:
+    """Returns what taught a run beside the captions: "boxes", "captioners" or "reward".
+
+    Under `own`, what taught it or those it started from; under `inherited`, what taught the
+    captioners whose predictions it learned from.
+    """
+    if published.is_published(published.locate(run_dir)):
+        return published.taught_by(published.locate(run_dir))
+    own, inherited = [], []
+    for path in filter(Path.is_dir, reversed(ancestors(run_dir))):
+        if published.is_published(path):
+            recorded = published.taught_by(path)
+            own += recorded["own"]
+            inherited += recorded["inherited"]
+            continue
+        config = read_run_config(path)
+        own += ["boxes"] * bool(config.attention.supervision_weight)
+        own += ["captioners"] * bool(config.fit.distillation_weight)
+        own += ["reward"] * (config.reward.metric != "none")
+        if predictions := _read_contents(RunFolder(path)).get(PREDICTIONS):
+            inherited += predictions.teachers
+    return {"own": list(dict.fromkeys(own)), "inherited": list(dict.fromkeys(inherited))}

@@ -19,7 +19,7 @@ from sat_tf.inference import weights
 from sat_tf.util.errors import RunError
 from sat_tf.util.text_tables import counted
 from training.run.checkpoints import Checkpoints, Progress
-from training.run.config_groups import BaseFitConfig
+from training.run.config import BaseFitConfig
 from training.run.signals import SIGNALS, Interrupts
 from training.run.strategy import heard, of_chief, on_chief
 

@@ -15,7 +15,7 @@ from sat_tf.scores.meteor_scoring import meteor_of
 from sat_tf.scores.ngrams import ORDERS, CiderD, Gram, count_grams
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.data.captions import CaptionTable
-from training.run.config_groups import RewardConfig
+from training.run.config import RewardConfig
 
 _SCALE = 10.0  # that of the published CIDEr-D
 

@@ -60,3 +60,4 @@ def test_commands_and_saved_configurations_say_so(capsys):
     assert "use `sat-tf inspect`" in capsys.readouterr().err
     with pytest.raises(ValueError, match="give `--encoder.image-size`"):
         from_dict(Arguments, {"image_shape": 3}, "data.")
+    assert from_dict(Arguments, {"image_shape": None}, "data.") == Arguments()

@@ -12,7 +12,7 @@ from training.captioning import Captioning
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
 from training.evaluation.validation import Validation, caption_frequencies, quick_scores
-from training.run.config_groups import FitConfig
+from training.run.config import FitConfig
 from training.run.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
 
 

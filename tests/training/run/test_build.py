@@ -17,9 +17,9 @@ from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
 from training.run import precision
+from training.run.decide import resolve, settled
 from training.run.first_weights import start_from
 from training.run.recipes import RECIPES
-from training.run.resolve import resolve, settled
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:

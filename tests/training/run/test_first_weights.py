@@ -18,8 +18,9 @@ from tests.training.small_runs import read, train
 from training import inspect as inspect_command
 from training.publish import main as publish
 from training.run.config import to_text
+from training.run.decide import check_init_from
 from training.run.first_weights import start_from
-from training.run.init_from import ancestors, check_init_from
+from training.run.ownership import ancestors
 from training.train import main, parse
 
 OWN = "a red zebra near a blue okapi"

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import shutil
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +23,7 @@ from training.data.dataset import read_data_dir
 from training.evaluate import main as evaluate
 from training.inputs import Inputs
 from training.run.config import read_run_config
+from training.run.decide import settled
 from training.run.ownership import (
     BOXES,
     PREDICTIONS,
@@ -32,7 +34,6 @@ from training.run.ownership import (
     data_records,
     exclusive_lock,
 )
-from training.run.resolve import settled
 from training.train import main, parse, read_data
 
 WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
@@ -83,6 +84,16 @@ def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
     check_run_dir(tmp_path, "--fit.epochs", "6")
     with pytest.raises(runs.RunError, match=r"`fit.epochs` is 5 there and 4 here"):
         check_run_dir(tmp_path, "--fit.epochs", "4")
+
+
+def test_more_epochs_than_a_cosine_was_planned_for_are_a_warning(tmp_path):
+    planned = ("--recipe", "scenes_soft", "--fit.epochs")
+    claimed(tmp_path, *planned, "2")
+    with pytest.warns(UserWarning, match="2 epochs become 4: the learning rate jumps.*--init-from"):
+        check_run_dir(tmp_path, *planned, "4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_run_dir(tmp_path, *planned, "2")
 
 
 def test_best_weights_without_a_checkpoint_are_not_trained_over(tmp_path):
@@ -197,33 +208,23 @@ def folder(tmp_path) -> RunFolder:
 
 
 @pytest.mark.parametrize(
-    ("split", "found", "message"),
+    ("name", "found", "message"),
     [
-        ("train", Contents("5e6f", ("x.jpg",)), "not those of the train split when.*`--data-dir`"),
-        ("dev", Contents("5e6f"), "not those of the dev split.*fingerprint 3c4d.*got 5e6f"),
-        ("dev", Contents("3c4d", ("y.jpg",)), "1 of the images cannot be read, but could.*'y.jpg'"),
-        ("train", Contents("1a2b"), "1 of the images can be read, but not in the train.*'x.jpg'"),
+        ("train", Contents("5e6f", ("x.jpg",)), "The train data of .* `--data-dir`"),
+        ("dev", Contents("3c4d", ("y.jpg",)), "The dev data of .* others can be read.*'y.jpg'"),
+        ("train", Contents("1a2b"), "The train data of .* others can be read now.*'x.jpg'"),
+        (BOXES, Contents("9c0d"), "The boxes data of .* `--attention.teacher`"),
+        (PREDICTIONS, None, "The predictions data of .* `--fit.predictions`"),
     ],
 )
-def test_other_images_with_the_same_words_are_refused(folder, split, found, message):
-    check_data(folder, WORDS, USED)
+def test_other_images_or_teachers_with_the_same_words_are_refused(tmp_path, name, found, message):
+    folder = RunFolder(tmp_path)
+    used = USED | {BOXES: Contents("7a8b"), PREDICTIONS: Contents("7a8b")}
+    claim(tmp_path, "{}", records=data_records(folder, WORDS, used))
+    check_data(folder, WORDS, used)
+    changed = {key: value for key, value in (used | {name: found}).items() if value is not None}
     with pytest.raises(runs.RunError, match=message):
-        check_data(folder, WORDS, USED | {split: found})
-
-
-@pytest.mark.parametrize(
-    ("teacher", "what", "flag"),
-    [
-        (BOXES, "boxes", "--attention.teacher"),
-        (PREDICTIONS, "predictions of other captioners", "--fit.predictions"),
-    ],
-)
-def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, what, flag):
-    used = USED | {teacher: Contents("7a8b")}
-    claim(folder.path, "{}", records=data_records(folder, WORDS, used))
-    message = f"{what} are not those of the training split when.*Give the same `{flag}`, or"
-    with pytest.raises(runs.RunError, match=message):
-        check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})
+        check_data(folder, WORDS, changed)
 
 
 def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):

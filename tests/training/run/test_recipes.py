@@ -10,7 +10,7 @@ from sat_tf.inference.published import locate
 from sat_tf.inference.run_folder import read_config
 from sat_tf.util.fields import from_dict, to_dict
 from training.run.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
-from training.run.init_from import check_init_from
+from training.run.decide import check_init_from
 from training.run.recipes import RECIPES
 from training.train import parse
 

@@ -12,7 +12,8 @@ from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
 from training.data.batches import pad_tokens
 from training.data.captions import CaptionTable, Rows
-from training.run.config import DataConfig, RewardConfig, RunConfig, check_available
+from training.run.config import DataConfig, RewardConfig, RunConfig
+from training.run.decide import check
 from training.run.resume import CheckpointAndStop
 from training.run.strategy import make_strategy
 from training.teachers.rewards import (
@@ -155,9 +156,9 @@ def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):
 
     monkeypatch.setattr("sat_tf.scores.meteor_scoring.check_tables", missing)
     plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
-    check_available(RunConfig(init_from="RUN", reward=plain))
+    check(RunConfig(init_from="RUN", reward=plain))
     with pytest.raises(ValueError, match="--reward.meteor_weight.*0 without METEOR.*got 2"):
-        check_available(RunConfig(init_from="RUN", reward=weighted))
+        check(RunConfig(init_from="RUN", reward=weighted))
     with pytest.raises(ValueError, match="meteor_weight.*0 for captions of characters"):
         RunConfig(
             init_from="RUN",
