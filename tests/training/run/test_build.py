@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sat_tf
 from sat_tf.captioner import Captioner
@@ -16,7 +17,6 @@ from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
-from training.run import precision
 from training.run.decide import resolve, settled
 from training.run.first_weights import start_from
 from training.run.recipes import RECIPES
@@ -106,10 +106,13 @@ def asking_for(name: str):
     return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=name))
 
 
-@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, "bfloat16"), (0.95, "float32")])
-def test_the_faster_precision_is_chosen(tmp_path, monkeypatch, capsys, seconds, chosen):
-    found = {"float32": 1.0, "bfloat16": seconds}
-    monkeypatch.setattr(precision, "product_seconds", lambda: found)
+@pytest.mark.parametrize(
+    ("capabilities", "chosen"), [([(9, 0)], "bfloat16"), ([(9, 0), (7, 0)], "float32")]
+)
+def test_precision_goes_by_the_device(tmp_path, monkeypatch, capsys, capabilities, chosen):
+    details = lambda gpu: {"compute_capability": gpu}  # noqa: E731
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: capabilities)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", details)
     assert resolve(asking_for("auto"), tmp_path, None).fit.precision == chosen
     assert f"Precision {chosen}" in capsys.readouterr().out
 
