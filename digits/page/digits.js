@@ -12,7 +12,7 @@
   const SYSTEMS = {
     ram: { title: "Glimpses of one digit", name: "RAM", draw: "Draw a digit here", pen: 0.085, box: 0.72 },
     dram: { title: "Glimpses of two digits", name: "DRAM", draw: "Draw two digits here, apart", pen: 0.06, box: 0.42 },
-    stn: { title: "A digit set upright", name: "Spatial Transformer", draw: "Draw a digit here, askew", pen: 0.07, box: 0.52 },
+    stn: { title: "A digit transformed", name: "Spatial Transformer", draw: "Draw a digit here, askew", pen: 0.07, box: 0.52 },
   };
   // Digits to have written, on 100 x 100.
   const SHAPES = [

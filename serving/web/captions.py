@@ -66,7 +66,10 @@ class Captioner:
         data = viewer_data(image, found, config.attention.kind, config.encoder.resize)
         if decodable is not content:  # browsers may not show the format
             data["image"] = _shown(image)
-        return data if sentence is None else data | {"unknown": list(found[0].unknown)}
+        if sentence is None:
+            return data
+        # Remarks are about the captioner's own caption.
+        return data | {"level": None, "remarks": [], "unknown": list(found[0].unknown)}
 
 
 def viewer_data(

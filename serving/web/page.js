@@ -6,6 +6,7 @@
   const find = (query) => document.querySelector(query);
   let page = { models: [], samples: [], notes: [], about: [], views: [] };
   let comparison;
+  const own = find("#own"); // the form of a sentence, which moves to the captioner shown
   const nothing = { stop: new AbortController(), url: "", answers: [] };
   let asked = nothing;
   let shown = nothing; // the one that is on the page
@@ -30,7 +31,8 @@
     find("#samples").replaceChildren(...[...groups].map(([name, items], i) =>
       element("div", {}, element("h3", { id: `group${i}` }, name), element("ul", { class: "samples", "aria-labelledby": `group${i}` }, ...items))));
     find("#sources").replaceChildren(...page.samples.map((sample) => element("li", {}, `${sample.title}: ${sample.source}`)));
-    comparison = new SatViewer.Comparison(find("#results"), page.models, page.kinds);
+    comparison = new SatViewer.Comparison(find("#results"), page.models, page.kinds, page.own);
+    comparison.extra = own;
     open();
     if (page.models.length && page.samples.length) await take(page.samples[0], find(".samples button"), false);
   }
@@ -40,8 +42,7 @@
   }
 
   function sampleButton(sample) {
-    const button = element("button", { type: "button", "aria-label": sample.title, "aria-pressed": "false", title: sample.title },
-      element("img", { src: `samples/${sample.file}`, alt: "" }));
+    const button = pressable(sample.title, `samples/${sample.file}`);
     button.addEventListener("click", () => take(sample, button));
     return button;
   }
@@ -88,17 +89,35 @@
     find("#png").addEventListener("click", async () => save(await comparison.viewer().picture(), "png"));
     find("#html").addEventListener("click", async () => save(await asPage(), "html"));
     find("#share").addEventListener("click", share);
-    find("#own").addEventListener("submit", (event) => {
+    own.addEventListener("submit", (event) => {
       event.preventDefault();
-      explain(find("#sentence").value);
+      explain(own.elements.sentence.value);
+    });
+    own.elements.back.addEventListener("click", () => {
+      shown.answers = shown.captions;
+      shown.captions = null;
+      present(shown);
     });
     find("#share").hidden = !navigator.canShare?.({ files: [new File([], "caption.png", { type: "image/png" })] });
   }
 
   function receive(files) {
-    if (files.length) show(files[0]);
-    else say("That was not a file. Drop or paste a photograph itself, not a link to one.");
+    if (!files.length) return say("That was not a file. Drop or paste a photograph itself, not a link to one.");
+    const photographs = [...files];
+    const strip = find("#strip ul");
+    strip.querySelectorAll("img").forEach(({ src }) => URL.revokeObjectURL(src));
+    const buttons = photographs.map((file) => {
+      const button = pressable(file.name, URL.createObjectURL(file));
+      button.addEventListener("click", () => show(file, { button }));
+      return button;
+    });
+    strip.replaceChildren(...(buttons.length > 1 ? buttons.map((button) => element("li", {}, button)) : []));
+    find("#strip").hidden = buttons.length < 2;
+    show(photographs[0], { button: buttons.length > 1 ? buttons[0] : null });
   }
+
+  const pressable = (name, src) => element("button", { type: "button", "aria-label": name, "aria-pressed": "false", title: name },
+    element("img", { src, alt: "" }));
 
   // Shows an image, and asks all captioners about it; one that is refused gives way to the last.
   // `sample` and `button` are those it came from; with `arrive`, the captions are brought into view.
@@ -159,7 +178,9 @@
 
   // What can be done with captions once there are some.
   function offer() {
-    find("#save").hidden = find("#own").hidden = !comparison.viewer();
+    find("#save").hidden = own.hidden = !comparison.viewer();
+    own.elements.back.hidden = !shown.captions;
+    comparison.place();
   }
 
   // Shows what each captioner makes of a sentence of the user's about the photograph.
@@ -172,8 +193,10 @@
     if (mine !== shown || mine !== asked) return;
     find("#results").setAttribute("aria-busy", false);
     if (answers.every(({ error }) => error)) return say(answers[0].error);
+    mine.captions ??= [...mine.answers];
     comparison.clear(mine.preview);
     answers.forEach((answer, i) => put(mine, i, answer));
+    own.elements.sentence.focus({ preventScroll: true });
   }
 
   function bring(arrive) {

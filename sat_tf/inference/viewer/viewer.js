@@ -580,6 +580,13 @@ const SatViewer = (() => {
       [...this.columns.children].forEach((column, i) => column.classList.toggle("chosen", i === index));
       this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", !together && i === index));
       this.beside.setAttribute("aria-pressed", together);
+      this.place();
+    }
+
+    // Puts what the page adds (`extra`) with the words of the one captioner shown, or below several.
+    place() {
+      const text = !this.together && this.viewer()?.root.querySelector(".text");
+      if (this.extra) text ? text.append(this.extra) : this.columns.after(this.extra);
     }
 
     viewer() {

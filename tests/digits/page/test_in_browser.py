@@ -130,7 +130,7 @@ def test_two_digits_are_written_one_after_the_other(open_page, address, models):
 
 def test_the_transformer_shows_its_quadrilateral_and_turns_the_paper(open_page, address, models):
     page = open_page(address)
-    page.get_by_label("A digit set upright").check()
+    page.get_by_label("A digit transformed").check()
     wait_for_answer(page)  # it writes a digit of its own
     with page.expect_response("**/api/digits"):
         page.get_by_role("button", name="Write a 1").click()
@@ -152,7 +152,7 @@ def test_the_transformer_shows_its_quadrilateral_and_turns_the_paper(open_page, 
 def test_every_width_shows_all_of_it_without_a_violation(open_page, address, width, scheme):
     page = open_page(address, width, scheme)
     page.locator("summary").first.click()
-    labels = {"Glimpses of two digits": 2, "A digit set upright": 1, "Glimpses of one digit": 1}
+    labels = {"Glimpses of two digits": 2, "A digit transformed": 1, "Glimpses of one digit": 1}
     for label, digits in labels.items():
         page.get_by_label(label).check()
         for _ in range(digits):

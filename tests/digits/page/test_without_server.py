@@ -103,7 +103,7 @@ def test_a_digit_that_is_written_is_read(open_page, address, width):
     answer.filter(has_text="It reads 7").wait_for()
     page.get_by_role("radio", name="Glimpses of two digits").check()
     answer.filter(has_text="It reads 4 and 7").wait_for()
-    page.get_by_role("radio", name="A digit set upright").check()
+    page.get_by_role("radio", name="A digit transformed").check()
     for digit in "38":
         page.get_by_role("button", name=f"Write a {digit}").press("Enter")
         answer.filter(has_text=f"It reads {digit}").wait_for()
@@ -117,7 +117,7 @@ def test_a_model_that_does_not_come_is_told_and_tried_again(open_page, address, 
     answer.filter(has_text="It reads 7").wait_for()
     (graph,) = site.glob("models/stn_rts*.npz")
     away = graph.rename(site / "away")
-    page.get_by_role("radio", name="A digit set upright").check()
+    page.get_by_role("radio", name="A digit transformed").check()
     message.filter(has_text="is not there (status 404)").wait_for()
     away.rename(graph)
     page.get_by_role("button", name="Write a 3").click()

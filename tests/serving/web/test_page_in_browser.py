@@ -211,7 +211,7 @@ def test_a_photograph_is_dropped_or_pasted(open_page, address):
 def test_what_cannot_be_read_is_told_and_the_last_captions_stay(open_page, address):
     page = open_page(address, expected="status of 400")
     heic = b"\0\0\0\x18ftypheic" + bytes(40)
-    for content, says in ((b"text", "cannot be read as an image"), (heic, "HEIC")):
+    for content, says in ((b"text", "none of the formats JPEG"), (heic, "HEIC")):
         choose(page, FILE | {"buffer": content})
         wait_for_message(page, says)
         assert caption(page).all_inner_texts() == list(WORDS[0])
