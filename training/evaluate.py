@@ -102,11 +102,7 @@ class Arguments:
             self._check_captions(self.captions)
 
     def _check_source(self) -> None:
-        """Checks that there is either a run or captions, and no flag of the other.
-
-        Raises:
-            ValueError: Otherwise; the message names the flag.
-        """
+        """Checks that there is either a run or captions, and no flag of the other."""
         if (self.run_dir is None) == (self.captions is None):
             got = "neither" if self.run_dir is None else "both"
             raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
@@ -115,23 +111,15 @@ class Arguments:
             flags = {f"data.{k}": v for k, v in vars(self.data).items() if v != usual[k]}
         else:
             names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
+            owner = "--run-dir"
             flags = vars(self.search) | {name: getattr(self, name) for name in names}
             flags["deletion"] = self.deletion or None
-            owner = "--run-dir"
-        for name, value in flags.items():
-            if value is not None:
-                flag = name.replace("_", "-") if owner == "--run-dir" else name
-                raise ValueError(
-                    f"Received a value for `--{flag}`, which goes with `{owner}` only."
-                )
+            flags = {name.replace("_", "-"): value for name, value in flags.items()}
+        for name in (name for name, value in flags.items() if value is not None):
+            raise ValueError(f"Received a value for `--{name}`, which goes with `{owner}` only.")
 
     def _check_captions(self, path: Path) -> None:
-        """Checks that the file is there, and that the report will overwrite neither it nor a run's.
-
-        Raises:
-            ValueError: The report would overwrite one of them.
-            FileNotFoundError: There is no such file.
-        """
+        """Checks that the file is there, and that the report replaces neither it nor a run's."""
         if not path.is_file():
             raise FileNotFoundError(f"There is no file {path}; check the path.")
         folder = RunFolder(path.with_suffix(""))
@@ -152,7 +140,12 @@ def main(argv: list[str] | None = None) -> int:
     run_dir = peek_flag("--run-dir", given)
     if run_dir is not None and hand_over.takes(run_dir):
         return hand_over.evaluate(given)
-    return exit_status(lambda: evaluate(parse(given)))
+
+    def work() -> None:
+        arguments = parse(given)
+        (run if arguments.captions is None else evaluate_captions)(arguments)
+
+    return exit_status(work)
 
 
 def parse(argv: list[str]) -> Arguments:
@@ -164,19 +157,10 @@ def parse(argv: list[str]) -> Arguments:
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
 
-def evaluate(arguments: Arguments) -> None:
-    """Evaluates the run, or the captions from elsewhere."""
-    if arguments.captions is None:
-        run(arguments)
-    else:
-        evaluate_captions(arguments)
-
-
 def run(arguments: Arguments) -> None:
     """Captions a split with the run and scores the captions."""
     out = arguments.out
     folder = RunFolder(published.locate(arguments.run_dir))
-    own = RunFolder(published.output_dir(arguments.run_dir))
     config = read_run_config(folder.path)
     kind = config.attention.kind
     if kind != "hard" and arguments.bound_images is not None:
@@ -185,6 +169,7 @@ def run(arguments: Arguments) -> None:
         check_deletion(kind, config.data.language, folder.path)
     data_dir = arguments.data_dir or read_data_dir(folder)
     if out is None:
+        own = RunFolder(published.output_dir(arguments.run_dir))
         check_folder("--run-dir", own.path)
         out = own.evaluation(arguments.split)
     else:
@@ -198,7 +183,8 @@ def run(arguments: Arguments) -> None:
         captioner.set_inference(arguments.inference)
     config = dataclasses.replace(config, search=arguments.search.over(config.search))
     names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures", "deletion")
-    request = Request(out, data_dir=data_dir, **{name: getattr(arguments, name) for name in names})
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    request = Request(out, data_dir=data_dir, **given)
     evaluate_run(captioner, config.data, config.search, to_dict(config), request)
 
 

@@ -61,7 +61,7 @@ def test_three_runs_stand_side_by_side_each_against_the_first(capsys, soft_run, 
     assert re.search(r"^ +A +B +C$", said, re.M) and "B - A" in said and "C - A" in said
     assert [score_of(run, "bleu_4") for run in runs] == [None] * 3  # hardly trained
     assert re.search(r"^bleu_4 +undefined +undefined +undefined$", said, re.M)
-    assert re.search(r"^bleu_4 +undefined +- +undefined +-$", said, re.M)
+    assert re.search(r"^bleu_4 +undefined +undefined$", said, re.M)
     for metric in ("cider", "rouge_l"):
         scores, differences = numbers(said, metric)
         assert scores == pytest.approx([score_of(run, metric) for run in runs], abs=0.006)
