@@ -56,8 +56,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda: run(parse_flags(Arguments, given, "training.distill")))
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "training.distill")))
 
 
 def run(arguments: Arguments) -> int:
@@ -145,16 +144,15 @@ def predict(
     )
     with progress_bar(len(table), "Predictions", "captions", True) as bar:
         for rows in scoring_plan(teachers[0].source, table, _BATCH):
-            tokens, images = (
-                pad_tokens([table.tokens[row] for row in rows]),
-                table.image_index[rows],
-            )
-            predicted = []
+            tokens, predicted = pad_tokens([table.tokens[row] for row in rows]), []
             for reading in teachers:
                 source = reading.source
                 for mirrored in (False, True)[: 1 + source.mirrored]:
                     views = Views(np.full(len(rows), mirrored), np.zeros([len(rows), 2]))
-                    batch = {source.key: source.read(images, views), "tokens": tokens}
+                    batch = {
+                        source.key: source.read(table.image_index[rows], views),
+                        "tokens": tokens,
+                    }
                     predicted.append(reading.probabilities(batch))
             top = tf.math.top_k(tf.add_n(predicted) / len(predicted), size[1])
             for row, *likeliest in zip(rows, top.indices.numpy(), top.values.numpy(), strict=True):

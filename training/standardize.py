@@ -53,10 +53,8 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    purpose = "Standardise an encoder's annotations."
-    return exit_status(
-        lambda: run(parse_settings(Arguments, given, "training.standardize", purpose))
-    )
+    asked = Arguments, given, "training.standardize", "Standardise an encoder's annotations."
+    return exit_status(lambda: run(parse_settings(*asked)))
 
 
 def run(arguments: Arguments) -> int:

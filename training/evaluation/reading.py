@@ -8,17 +8,49 @@ from functools import cached_property
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.config import SearchConfig
 from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.captions import Caption
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.text.vocabulary import UNK
-from training.captioning import Captioning
 from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
 from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Split
-from training.data.image_loader import InputSource
+from training.data.image_loader import InputSource, readable_images
 from training.metrics.calibration import WordConfidence
 
 _BATCH = 64
+
+
+class Captioning:
+    """A captioner with the images of a split.
+
+    Args:
+        captioner: Trained captioner, or one in training.
+        split: The captions as written.
+        source: Images or annotations of the split.
+    """
+
+    def __init__(self, captioner: TrainedCaptioner, split: Split, source: InputSource) -> None:
+        self.captioner, self.split, self.source = captioner, split, source
+
+    def annotations(self, indices: np.ndarray) -> tf.Tensor | np.ndarray:
+        """Reads or computes the annotations `[n, L, D]` of examples by index."""
+        inputs = self.source.read(indices)
+        return inputs if self.source.key == "annotations" else self.captioner.annotate(inputs)
+
+    def captions(
+        self, search: SearchConfig, batch_size: int = 50, count: int | None = None
+    ) -> dict[str, Caption]:
+        """Captions the readable images, or the first `count` of them, by image id."""
+        readable = readable_images(self.split, self.source, count)
+        captions = {}
+        for start in range(0, len(readable), batch_size):
+            indices = readable[start : start + batch_size]
+            annotations = self.annotations(indices)
+            ids = [self.split.examples[index].image_id for index in indices]
+            captions |= dict(zip(ids, self.captioner.describe(annotations, search), strict=True))
+        return captions
 
 
 class Reading(Captioning):
@@ -115,12 +147,7 @@ class Reading(Captioning):
         return log_lik, tf.nn.softmax(output.alignment_scores)
 
     def _predictions(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        """Predicts the words of a batch.
-
-        Returns:
-            Log-likelihood of all words, nats; and `[B, T]` each, whether there is a word, the
-            probability of the likeliest one, and whether that is the caption's.
-        """
+        """Log-likelihood of all words; `[B, T]`: is a word, its top probability, top is right."""
         targets = batch["tokens"][:, 1:]
         mask = word_mask(targets)
         logits = self.captioner.model(batch, selection=self.selection).logits

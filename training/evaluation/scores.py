@@ -154,9 +154,8 @@ def score_interval(a: CaptionScores, metric: str) -> Interval:
     correction and 94 % with it.
 
     Returns:
-        Estimate, low, high, on the scale of the metric; all NaN if the score is undefined, the ends
-        if there are fewer than `FEW` images. A draw whose BLEU is undefined counts as 0, the limit
-        of fewer and fewer matches.
+        All NaN if the score is undefined, the ends if there are fewer than `FEW` images. A draw
+        whose BLEU is undefined counts as 0, the limit of fewer and fewer matches.
 
     References:
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
@@ -228,15 +227,15 @@ def verdict(
         for sets in (known, known[1:] + known[:1])
     )
     gain = own - other
-    shares = (
-        f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
-        f"{100 * other.mean():.0f} % in those of another"
-    )
+    said, advice = "fit their own images", ""
     if gain.mean() <= _ERRORS * gain.std() / len(gain) ** 0.5:
-        return (f"The captions fit other images as well: {shares}. Train longer or add data.",)
-    if gain.mean() < _HARDLY * (1.0 - other.mean()):
-        return (f"The captions hardly depend on the image: {shares}. Train longer or add data.",)
-    return (f"The captions fit their own images: {shares}.",)
+        said, advice = "fit other images as well", " Train longer or add data."
+    elif gain.mean() < _HARDLY * (1.0 - other.mean()):
+        said, advice = "hardly depend on the image", " Train longer or add data."
+    return (
+        f"The captions {said}: {100 * own.mean():.0f} % of the {unit} of a caption are in the "
+        f"references of its image, {100 * other.mean():.0f} % in those of another.{advice}",
+    )
 
 
 def note_on_scores(**splitting) -> str | None:

@@ -13,10 +13,10 @@ import numpy as np
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
 from sat_tf.scores.tokens import ScoreTokens, default_tokens, split_captions, split_lines
-from training.captioning import Captioning
 from training.data.batches import scoring_batches
 from training.data.examples import Split, StoredImage
 from training.data.image_loader import InputSource, readable_images
+from training.evaluation.reading import Captioning
 from training.inputs import Data
 from training.run.config import FitConfig
 from training.run.strategy import distribute, on_chief

@@ -64,11 +64,6 @@ class AttentionTargets:
         digest.update(np.ascontiguousarray(self.maps).data)
         return digest.hexdigest()
 
-    def lesson(self, name: str) -> Lesson:
-        """Returns them as a lesson."""
-        line = f"Attention is supervised at {len(self):,} {self.what}."
-        return Lesson(name, self, Contents(self.fingerprint()), line)
-
 
 def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTargets:
     """Turns boxes of phrases into maps over an encoder's grid, `(h, w)`."""
@@ -87,7 +82,9 @@ def box_teacher(file: Path | None) -> Teacher:
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
         boxes = place_boxes(file, data.train, resize, data.vocabulary)
-        lesson = attention_targets(boxes, encoder.grid).lesson(BOXES)
+        found = attention_targets(boxes, encoder.grid)
+        line = f"Attention is supervised at {len(found):,} {found.what}."
+        lesson = Lesson(BOXES, found, Contents(found.fingerprint()), line)
         return lambda source: lesson
 
     return read

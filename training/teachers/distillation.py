@@ -10,15 +10,13 @@ References:
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +31,6 @@ from training.data.image_loader import InputSource
 from training.inputs import PREDICTIONS, Contents, Data, Lesson, Teacher
 
 _FORMAT = 1
-_ABOUT = "about"
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile)
 
 
@@ -88,10 +85,13 @@ class WordPredictions:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes the predictions as an `.npz`."""
-        arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
+        """Writes the predictions as a compressed `.npz`, in which `about` is JSON."""
         about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
-        save_archive(path, about, arrays)
+        text = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
+        archive = io.BytesIO()
+        np.savez_compressed(archive, **arrays, about=text)
+        write_atomically(path, archive.getvalue())
 
     @classmethod
     def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
@@ -100,15 +100,21 @@ class WordPredictions:
         Raises:
             DataError: The file has none, or those of other captions or of another vocabulary.
         """
-        otherwise = "does not hold predictions, as `python -m training.distill` writes them"
-        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
-            words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                about = json.loads(arrays["about"].tobytes())
+                if about["format"] != _FORMAT:
+                    raise ValueError(f"its format is {about['format']}, not {_FORMAT}")
+                words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
             if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
                 raise ValueError("its arrays do not fit each other")
             if not np.isfinite(shares).all():
                 raise ValueError("its probabilities are not finite")
             teachers = tuple(map(str, about.get("teachers", ())))
             found = cls(words, shares, offsets, str(about["captions"]), teachers)
+        except _DAMAGED as error:
+            holds = "does not hold predictions, as `python -m training.distill` writes them"
+            raise DataError(f"{path} {holds}: {error}.") from error
         if found.captions != captions_identity(table, vocabulary):
             raise DataError(
                 f"The predictions in {path} are of other captions, or of another vocabulary or "
@@ -144,39 +150,3 @@ def prediction_teacher(file: Path, weight: float) -> Teacher:
         return lambda source: lesson
 
     return read
-
-
-def save_archive(
-    path: Path,
-    about: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-) -> None:
-    """Writes arrays, and `about` as JSON with a key `format`, compressed."""
-    text = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
-    archive = io.BytesIO()
-    np.savez_compressed(archive, **arrays, **{_ABOUT: text})
-    write_atomically(path, archive.getvalue())
-
-
-@contextlib.contextmanager
-def open_archive(
-    path: Path, version: int, otherwise: str
-) -> Iterator[tuple[dict[str, Any], Mapping[str, np.ndarray]]]:
-    """Opens a file of `save_archive`; yields `about` and the arrays, each read on access.
-
-    Args:
-        path: The file.
-        version: The expected `format` in `about`.
-        otherwise: End of the error about a wrong file, after its path: "is not ...".
-
-    Raises:
-        DataError: The file is damaged or something else, or the code inside `with` found it so.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            about = json.loads(arrays[_ABOUT].tobytes())
-            if about["format"] != version:
-                raise ValueError(f"its format is {about['format']}, not {version}")
-            yield about, arrays
-    except _DAMAGED as error:
-        raise DataError(f"{path} {otherwise}: {error}.") from error

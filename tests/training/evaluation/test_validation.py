@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sat_tf.config import SearchConfig
-from training.captioning import Captioning
 from training.data.config import DataConfig
 from training.data.examples import Example, Split
+from training.evaluation.reading import Captioning
 from training.evaluation.validation import Validation, caption_frequencies, quick_scores
 from training.run.config import FitConfig
 from training.run.logs import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
