@@ -58,7 +58,6 @@ Sentence = tuple[int, tuple[str, ...]]
 """Index among the sentences of its image, and words."""
 Alignment = tuple[int, Sequence[int | None]]
 """Index of a caption, and the index in it of each word of a sentence; None if it lacks the word."""
-Visible = Callable[[Sequence[Box]], list[Box]]
 
 CLOSE = 0.75
 """Least ratio of common words, by difflib, at which a sentence may be a caption: one word in four
@@ -464,9 +463,9 @@ def _place_in_sentence(
     here = places[slice(*phrase.span)]
     if not here or None in here or here[-1] - here[0] != len(here) - 1:
         return NO_SPAN
-    tokens = sum(captions[caption], [])
-    tokens_of_words = [n for n, token in enumerate(tokens) for _ in split_words(token)]
-    return caption, tokens_of_words[here[0]], tokens_of_words[here[-1]]
+    tokens = enumerate(sum(captions[caption], []))
+    of_words = [n for n, token in tokens for _ in split_words(token)]
+    return caption, of_words[here[0]], of_words[here[-1]]
 
 
 def align_captions(
@@ -507,22 +506,28 @@ def align_captions(
 # The encoder's view.
 
 
-def visible_boxes(shape: tuple[int, int], resize: str) -> Visible:
-    """Returns a function from boxes of an image to boxes of the encoder's view of it.
+@dataclass(frozen=True)
+class View:
+    """The part of an image that an encoder sees.
 
-    A box outside the view, or that only touches it, is left out; one on its edge is cut. Edges that
-    are whole pixels stay exact: a share of the image's side is rounded.
-
-    Args:
-        shape: Height and width of the image.
+    Attributes:
+        shape: Height and width of the whole image.
         resize: The encoder's policy: `squash` shows everything, `crop` the centred square.
     """
-    if resize == "squash":
-        return list
-    height, width = shape
-    top, left, side = centred_square(height, width)
 
-    def visible(boxes: Sequence[Box]) -> list[Box]:
+    shape: tuple[int, int]
+    resize: str
+
+    def visible(self, boxes: Sequence[Box]) -> list[Box]:
+        """Moves boxes of the image into the view.
+
+        A box outside the view, or that only touches it, is left out; one on its edge is cut. Edges
+        that are whole pixels stay exact: a share of the image's side is rounded.
+        """
+        if self.resize == "squash":
+            return list(boxes)
+        height, width = self.shape
+        top, left, side = centred_square(height, width)
         pixels = np.array(boxes) * (height, width, height, width)
         whole = np.round(pixels)
         pixels = np.where(np.abs(pixels - whole) < _WHOLE, whole, pixels)
@@ -530,23 +535,16 @@ def visible_boxes(shape: tuple[int, int], resize: str) -> Visible:
         large = (shown[:, 2:] - shown[:, :2] > _TOUCHES).all(axis=1)
         return [tuple(box) for box in (shown[large] / side).tolist()]
 
-    return visible
+    def pixel(self, size: tuple[float, float] | None) -> tuple[float, float]:
+        """Returns height and width of a pixel as shares of the view.
 
-
-def pixel_of(
-    shape: tuple[int, int], resize: str, size: tuple[float, float] | None
-) -> tuple[float, float]:
-    """Returns height and width of a pixel as shares of the encoder's view.
-
-    Args:
-        shape: Height and width of the image's file.
-        resize: As in `visible_boxes`.
-        size: Width and height of the image whose pixels are meant; None is the file.
-    """
-    sides = shape if resize == "squash" else (min(shape), min(shape))
-    pixels = shape if size is None else size[::-1]
-    parts = zip(shape, sides, pixels, strict=True)
-    return tuple(whole / side / count for whole, side, count in parts)
+        Args:
+            size: Width and height of the image whose pixels are meant; None is the file.
+        """
+        sides = self.shape if self.resize == "squash" else [min(self.shape)] * 2
+        pixels = self.shape if size is None else size[::-1]
+        parts = zip(self.shape, sides, pixels, strict=True)
+        return tuple(whole / side / count for whole, side, count in parts)
 
 
 def visible_phrases(
@@ -573,14 +571,14 @@ def visible_phrases(
             dropped[NOT_READ] += len(phrases)
             continue
         shape, turned = sizes[number]
-        view = visible_boxes(shape, resize)
+        view = View(shape, resize)
         for one in phrases:
             size = one.phrase.size
             if turned and size and (size[0] - size[1]) * (shape[1] - shape[0]) < 0:
                 dropped[TURNED] += 1
-            elif boxes := view(one.phrase.boxes):
+            elif boxes := view.visible(one.phrase.boxes):
                 phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
-                found = dataclasses.replace(one, phrase=phrase, pixel=pixel_of(shape, resize, size))
+                found = dataclasses.replace(one, phrase=phrase, pixel=view.pixel(size))
                 shown.setdefault((number, caption), []).append(found)
             else:
                 dropped[NOT_SHOWN] += 1

@@ -19,14 +19,13 @@ from training.data.boxes import (
     SEVERAL_IMAGES,
     TURNED,
     BoxedPhrase,
+    View,
     align_captions,
     image_size,
-    pixel_of,
     place_boxes,
     place_phrases,
     read_boxes,
     split_words,
-    visible_boxes,
 )
 from training.data.examples import DataError, Example, Split
 from training.evaluation.pointing import centres_inside
@@ -159,27 +158,26 @@ def test_the_closest_sentence_and_caption_come_first():
 
 
 def test_crop_moves_and_cuts_boxes_and_squash_does_not():
-    wide = 10, 20
-    visible = visible_boxes(wide, "crop")
-    assert visible([(0.0, 0.25, 1.0, 0.5)]) == [(0.0, 0.0, 1.0, 0.5)]
-    assert visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
-    assert visible([(0.0, 0.8, 1.0, 1.0)]) == []
-    assert visible_boxes(wide, "squash")([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
+    view = View((10, 20), "crop")
+    assert view.visible([(0.0, 0.25, 1.0, 0.5)]) == [(0.0, 0.0, 1.0, 0.5)]
+    assert view.visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
+    assert view.visible([(0.0, 0.8, 1.0, 1.0)]) == []
+    assert View((10, 20), "squash").visible([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
 
 
 def test_a_pixel_is_one_of_the_image_that_boxes_were_drawn_on():
-    assert pixel_of((10, 20), "squash", None) == (1 / 10, 1 / 20)
-    assert pixel_of((10, 20), "crop", None) == (1 / 10, 1 / 10)
+    assert View((10, 20), "squash").pixel(None) == (1 / 10, 1 / 20)
+    assert View((10, 20), "crop").pixel(None) == (1 / 10, 1 / 10)
     # The file is a copy at half the size; or one that was squeezed.
-    assert pixel_of((10, 20), "crop", (40, 20)) == (1 / 20, 1 / 20)
-    assert pixel_of((10, 10), "crop", (40, 20)) == (1 / 20, 1 / 40)
+    assert View((10, 20), "crop").pixel((40, 20)) == (1 / 20, 1 / 20)
+    assert View((10, 10), "crop").pixel((40, 20)) == (1 / 20, 1 / 40)
 
 
 @pytest.mark.parametrize("digits", [4, 17])
 def test_boxes_that_only_touch_the_square_are_not_shown_and_edges_are_exact(digits):
     for width in range(100, 200, 3):
         left, side = (width - 98) // 2, 98
-        visible = visible_boxes((98, width), "crop")
+        visible = View((98, width), "crop").visible
         share = [round(x / width, digits) for x in range(width + 1)]
         before, after = (0.0, 0.0, 1.0, share[left]), (0.0, share[left + side], 1.0, 1.0)
         assert visible([before, after]) == []
