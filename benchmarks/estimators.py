@@ -23,7 +23,7 @@ from sat_tf.captioner import Batch, Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.util.files import default_cache_dir
-from training.inputs import batches_of, load_data, open_inputs
+from training.data.inputs import batches_of, load_data, open_inputs
 from training.run.config import RunConfig, read_run_config
 from training.run.first_weights import start_from
 from training.run.model import compile_model, new_model

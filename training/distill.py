@@ -29,7 +29,7 @@ from training.run.config import RunConfig, read_run_config
 from training.run.decide import check_data_dir
 
 if TYPE_CHECKING:
-    from training.inputs import Data
+    from training.data.inputs import Data
     from training.teachers.distillation import WordPredictions
 
 _BATCH = 64
@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
     configs = check(arguments)
     with loading():
         from sat_tf.inference.run_folder import read_vocabulary
-        from training.inputs import load_data
+        from training.data.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
     data_dir, own = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder)
@@ -116,7 +116,7 @@ def predict(
     from sat_tf.inference.load import load_captioner
     from training.data.batches import pad_tokens, scoring_plan
     from training.data.image_loader import Views
-    from training.data.input_source import open_input_source
+    from training.data.inputs import open_input_source
     from training.evaluation.reading import Reading
     from training.run.ownership import teachers_of
     from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity

@@ -253,7 +253,7 @@ def compare(
     cache_dir: Path,
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
-    from training.data.input_source import open_input_source
+    from training.data.inputs import open_input_source
     from training.evaluation.reading import Reading
     from training.evaluation.scores import score_captions
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from sat_tf.inference.captioning import TrainedCaptioner
     from training.data.examples import Split
     from training.data.image_loader import InputSource
+    from training.data.inputs import Data, Inputs
     from training.evaluation.validation import Validation
-    from training.inputs import Data, Inputs
     from training.run.build import Features
     from training.run.config import FitConfig
 
@@ -175,7 +175,7 @@ def read_data(
     Raises:
         ValueError: The data or the run's folder cannot be used.
     """
-    from training.inputs import load_data
+    from training.data.inputs import load_data
     from training.run.build import features_of, kept_words_of
     from training.run.ownership import check_run_dir
     from training.run.strategy import check_equal, on_chief
@@ -218,7 +218,7 @@ def train(
     """
     import keras
 
-    from training.inputs import batches_of, describe_inputs, open_inputs
+    from training.data.inputs import batches_of, describe_inputs, open_inputs
     from training.run import logs, ownership
     from training.run.checkpoints import Checkpoints, restore_layers
     from training.run.model import compile_model, describe_model, first_model
@@ -293,7 +293,7 @@ def validation_of(
 def finished(folder: RunFolder, sources: Mapping[Split, InputSource]) -> TrainedCaptioner:
     """Returns the captioner with the best weights of a run, which knows what it has seen."""
     from sat_tf.inference.load import load_captioner
-    from training.limits import learn_familiarity
+    from training.evaluation.confidence import learn_familiarity
 
     return learn_familiarity(load_captioner(folder.path), sources)
 

@@ -11,8 +11,8 @@ from sat_tf.inference import load as runs
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from tests.training.small_runs import exit_of, train
+from training.data.inputs import load_data
 from training.distill import main, predict
-from training.inputs import load_data
 from training.run.config import read_run_config
 from training.run.ownership import teachers_of
 from training.teachers.distillation import WordPredictions

@@ -21,17 +21,22 @@ from sat_tf.util.files import default_cache_dir
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.config import DataConfig
 from training.data.dataset import read_split, recorded_data
-from training.data.input_source import open_input_source
+from training.data.inputs import open_input_source
 from training.evaluation.bootstrap import Interval
 from training.evaluation.bounds import SAMPLES, Bounds
+from training.evaluation.confidence import (
+    calibration_error,
+    judge_captions,
+    learn_confidence,
+    no_confidence,
+    reliability,
+)
 from training.evaluation.deletion import SHARES, delete
 from training.evaluation.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluation.page import write_report_page
 from training.evaluation.reading import Reading
 from training.evaluation.report import caption_rows, package_versions, write_evaluation
 from training.evaluation.scores import score_captions
-from training.limits import judge_captions, learn_confidence, no_confidence
-from training.metrics.calibration import calibration_error, reliability
 from training.run.checkpoints import unfinished_note
 
 MANY_UNKNOWN = 0.1

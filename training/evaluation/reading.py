@@ -17,7 +17,7 @@ from training.data.batches import pad_tokens, readable_rows, scoring_batches, sc
 from training.data.captions import CaptionTable, caption_table
 from training.data.examples import Split
 from training.data.image_loader import InputSource, readable_images
-from training.metrics.calibration import WordConfidence
+from training.evaluation.confidence import WordConfidence
 
 _BATCH = 64
 

@@ -16,8 +16,8 @@ from sat_tf.scores.tokens import ScoreTokens, default_tokens, split_captions, sp
 from training.data.batches import scoring_batches
 from training.data.examples import Split, StoredImage
 from training.data.image_loader import InputSource, readable_images
+from training.data.inputs import Data
 from training.evaluation.reading import Captioning
-from training.inputs import Data
 from training.run.config import FitConfig
 from training.run.strategy import distribute, on_chief
 

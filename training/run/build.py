@@ -10,7 +10,7 @@ from sat_tf.objectives import make_objective
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.train_step import Objective
 from training.data.captions import CaptionTable
-from training.inputs import Data, Origin, Teacher
+from training.data.inputs import Data, Origin, Teacher
 from training.run.config import AttentionConfig, FitConfig, RunConfig
 
 

@@ -17,7 +17,7 @@ from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from sat_tf.util.errors import RunError, invalid_value
 from training.data.config import DataConfig
-from training.inputs import Data
+from training.data.inputs import Data
 from training.run.checkpoints import unfinished_note
 from training.run.recipes import NEW_WORDS
 

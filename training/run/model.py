@@ -10,7 +10,7 @@ import tensorflow as tf
 from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
 from sat_tf.train_step import Objective
-from training.inputs import Data, Origin
+from training.data.inputs import Data, Origin
 from training.run.config import FitConfig, OptimizerConfig
 from training.run.optimizers import make_optimizer
 

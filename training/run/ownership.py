@@ -26,7 +26,7 @@ from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import NO_LOCKS, write_all
 from training.data.captions import Amount
 from training.data.dataset import Dataset
-from training.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin
+from training.data.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin
 from training.run.checkpoints import another
 from training.run.config import read_run_config
 from training.run.strategy import is_chief, on_chief

@@ -15,8 +15,8 @@ from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from training.data.boxes import PlacedBoxes, place_boxes, skipped_note
 from training.data.captions import CaptionTable
 from training.data.image_loader import InputSource
+from training.data.inputs import BOXES, Contents, Data, Lesson, Teacher
 from training.evaluation.pointing import union_coverage
-from training.inputs import BOXES, Contents, Data, Lesson, Teacher
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from sat_tf.util.files import write_atomically
 from training.data.captions import CaptionTable
 from training.data.examples import DataError
 from training.data.image_loader import InputSource
-from training.inputs import PREDICTIONS, Contents, Data, Lesson, Teacher
+from training.data.inputs import PREDICTIONS, Contents, Data, Lesson, Teacher
 
 _FORMAT = 1
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile)

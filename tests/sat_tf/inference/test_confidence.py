@@ -16,8 +16,7 @@ from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import sha256_of
 from tests.sat_tf.tiny_runs import PIXELS, contents, write_run
-from training.limits import fit_familiarity
-from training.metrics.calibration import fit_confidence
+from training.evaluation.confidence import fit_confidence, fit_familiarity
 
 RNG = np.random.default_rng(0)
 NOISE = np.random.default_rng(2).integers(0, 256, [32, 32, 3], np.uint8)

@@ -11,7 +11,7 @@ from sat_tf.inference import cache
 from sat_tf.inference.confidence import Limits
 from sat_tf.text.vocabulary import START
 from tests.sat_tf.tiny_runs import PIXELS
-from training.limits import fit_familiarity
+from training.evaluation.confidence import fit_familiarity
 
 
 class UniformAt:

@@ -24,7 +24,7 @@ from training.data.dataset import identified
 from training.data.examples import DataError, Split
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import ImageSource, Views
-from training.data.input_source import open_input_source
+from training.data.inputs import open_input_source
 
 
 def test_every_caption_of_an_epoch_comes_once_with_its_own_image():

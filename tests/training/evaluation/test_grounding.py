@@ -10,7 +10,7 @@ import sat_tf
 from sat_tf.inference.captions import Caption
 from training.data.boxes import place_boxes
 from training.data.captions import caption_table
-from training.data.input_source import open_input_source
+from training.data.inputs import open_input_source
 from training.data.readers import load_split
 from training.data.readers.scenes import load as load_scenes
 from training.evaluate import main

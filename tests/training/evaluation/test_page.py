@@ -12,11 +12,11 @@ import sat_tf
 from tests.page_data import decode_map, embedded
 from training.data.examples import Split
 from training.data.readers import scenes
+from training.evaluation.confidence import WordConfidence, reliability
 from training.evaluation.evaluation import Evaluation
 from training.evaluation.grounding import BoxGrounding
 from training.evaluation.page import learning_curve, page_images, reliability_chart
 from training.evaluation.reading import Reading
-from training.metrics.calibration import WordConfidence, reliability
 
 
 @pytest.fixture(params=["soft_run", "none_run"])

@@ -20,8 +20,8 @@ from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
 from training.data.dataset import read_data_dir
+from training.data.inputs import Inputs
 from training.evaluate import main as evaluate
-from training.inputs import Inputs
 from training.run.config import read_run_config
 from training.run.decide import settled
 from training.run.ownership import (

@@ -7,8 +7,12 @@ import numpy as np
 from sat_tf.config import SearchConfig
 from sat_tf.inference.captions import Caption
 from sat_tf.inference.confidence import Confidence, Limits
-from training.limits import judge_captions, learn_confidence, no_confidence
-from training.metrics.calibration import fit_confidence
+from training.evaluation.confidence import (
+    fit_confidence,
+    judge_captions,
+    learn_confidence,
+    no_confidence,
+)
 
 RNG = np.random.default_rng(0)
 

@@ -7,7 +7,7 @@ from tests.training.small_runs import exit_of
 from training.data.captions import learn_vocabulary, split_captions
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
-from training.inputs import Inputs, batches_of, load_data
+from training.data.inputs import Inputs, batches_of, load_data
 from training.train import main, parse
 
 SCENES = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.trainable", "False"]
@@ -25,7 +25,7 @@ def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags
     def too_late(*_, **__):
         raise AssertionError("annotations are computed")
 
-    monkeypatch.setattr("training.inputs.open_input_source", too_late)
+    monkeypatch.setattr("training.data.inputs.open_input_source", too_late)
     damaged = tmp_path / f"damaged.{'jsonl' if 'boxes' in said else 'npz'}"
     damaged.write_bytes(b"nothing")
     argv = [*SCENES, *flags, damaged, "--run-dir", tmp_path / "run"]

@@ -30,8 +30,7 @@ from training.data.captions import (
 from training.data.config import DataConfig
 from training.data.dataset import Dataset
 from training.data.examples import Split, line_of
-from training.data.image_loader import InputSource
-from training.data.input_source import open_input_source
+from training.data.image_loader import ImageSource, InputSource, check_first_readable
 from training.data.readers import Source
 
 BOXES, PREDICTIONS = "boxes", "predictions"
@@ -211,6 +210,30 @@ def open_inputs(
     contents |= {one.name: one.contents for one in lessons}
     teaching, lines = [one.teaching for one in lessons], [one.line for one in lessons]
     return Inputs(train, dev, teaching, contents, unusable, lines)
+
+
+def open_input_source(
+    encoder: Encoder,
+    resize: str,
+    split: Split,
+    cache_dir: Path,
+    mirrored: bool = False,
+    random_crop: float = 0.0,
+) -> InputSource:
+    """Opens stored annotations if the encoder is frozen, otherwise images.
+
+    Raises:
+        DataError: No image of the split can be read.
+    """
+    examples = split.examples
+    if not encoder.trainable:
+        from training.data.feature_store import FeatureStore
+
+        source = FeatureStore.open(cache_dir, encoder, examples, resize=resize, mirrored=mirrored)
+    else:
+        source = ImageSource(examples, encoder.image_size, resize, mirrored, random_crop)
+    check_first_readable(split, source)
+    return source
 
 
 def describe_inputs(data: Data, inputs: Inputs, folder: RunFolder) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.metrics.calibration import (
+from training.evaluation.confidence import (
     WordConfidence,
     calibration_error,
     confidence_auroc,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.metrics.calibration import cross_validated, enough, judge
+from training.evaluation.confidence import cross_validated, enough, judge
 
 RNG = np.random.default_rng(0)
 

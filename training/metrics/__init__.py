@@ -1,1 +1,0 @@
-"""Scores of captions and of attention maps, and their bootstrap intervals."""
