@@ -85,12 +85,11 @@ class ServingError(RuntimeError):
 
     Attributes:
         code: gRPC's code.
-        too_large: The request, or its answer, is larger than the server or the client allows.
     """
 
-    def __init__(self, message: str, code: grpc.StatusCode, too_large: bool = False) -> None:
+    def __init__(self, message: str, code: grpc.StatusCode) -> None:
         super().__init__(message)
-        self.code, self.too_large = code, too_large
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,6 @@ class Connection:
 
     def _explain(self, error: grpc.RpcError, request: Any) -> ServingError:
         code, details = error.code(), printable(error.details() or "no details")
-        too_large = code == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             code, message = grpc.StatusCode.UNAVAILABLE, self._explain_unavailable(details)
         elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -197,12 +195,12 @@ class Connection:
             )
         elif code == grpc.StatusCode.NOT_FOUND:
             message = f"{self.address} does not serve this model or version: {details}."
-        elif too_large:
+        elif _TOO_LARGE in details:
             message = f"The request or its answer is too large: {details}"
         else:
             model = request.model_spec.name
             message = f"{self.address} refuses the request to {model!r}: {code.name}: {details}"
-        return ServingError(message, code, too_large)
+        return ServingError(message, code)
 
     def _explain_unavailable(self, details: str) -> str:
         lower = details.lower()

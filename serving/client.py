@@ -134,17 +134,10 @@ class CaptionClient:
             ValueError: A file cannot be converted.
             OSError: A file cannot be read.
         """
-        found = []
-        for answer in self.answers(map(read_upright, images)):
-            if isinstance(answer, ServingError):
-                raise answer
-            found.append(answer)
-        return found
+        return list(self.answers(map(read_upright, images)))
 
-    def answers(
-        self, contents: Iterable[bytes | str]
-    ) -> Iterator[ServedCaption | ServingError | str]:
-        """Yields a caption for each image, or the error of an image too large to be sent.
+    def answers(self, contents: Iterable[bytes | str]) -> Iterator[ServedCaption | str]:
+        """Yields a caption for each image.
 
         Args:
             contents: Image files as `sat_tf.images.pillow.read_upright` returns them, read as they
@@ -170,16 +163,11 @@ class CaptionClient:
         request.output_filter.append("resize")
         return self._read(request, ("resize",), lambda values, _: _text(values["resize"][0]))
 
-    def _answer(self, batch: list[bytes]) -> list[ServedCaption | ServingError]:
+    def _answer(self, batch: list[bytes]) -> list[ServedCaption]:
         def read(values: Outputs, version: int) -> list[ServedCaption]:
             return [read_caption(values, row, version) for row in range(len(batch))]
 
-        try:
-            return self._read(channel.make_request(batch, self.model, self._label), _NEEDED, read)
-        except ServingError as error:
-            if not error.too_large or len(batch) > 1:
-                raise
-            return [error]
+        return self._read(channel.make_request(batch, self.model, self._label), _NEEDED, read)
 
     def _read(self, request: channel.PredictRequest, needed: Sequence[str], read: Callable):
         """Returns what `read` makes of the outputs by name and the version that answered."""
@@ -328,10 +316,10 @@ def _read_file(path: Path) -> bytes | str:
         return getattr(error, "strerror", None) or str(error)
 
 
-def _reason(answer: ServedCaption | ServingError | str) -> str:
+def _reason(answer: ServedCaption | str) -> str:
     """Returns why an image has no caption, empty if it has one."""
-    if not isinstance(answer, ServedCaption):
-        return str(answer)
+    if isinstance(answer, str):
+        return answer
     why = f" ({answer.reason})" if answer.reason else ""
     return "" if answer.valid else f"the server cannot read it as an image{why}"
 

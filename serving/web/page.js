@@ -149,8 +149,7 @@
       await SatEngine.captions(image, { sample, models: page.models, signal: mine.stop.signal }, ({ model, ...line }) => {
         if (line.loading) return loading(line);
         if (mine !== asked) return; // it was on its way when another photograph came
-        if (line.waiting) comparison.wait(page.models.indexOf(model), line.waiting);
-        else put(mine, page.models.indexOf(model), line);
+        put(mine, page.models.indexOf(model), line);
       });
       end(mine, "");
     } catch (error) {

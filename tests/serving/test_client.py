@@ -55,17 +55,10 @@ def test_limits_are_told_where_they_are_known(client_of, tmp_path):
     assert client_of().caption(jpeg()).familiarity is None
 
 
-def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, monkeypatch):
-    monkeypatch.setattr("serving.client.BATCH_BYTES", 50_000)
+def test_an_image_too_large_is_told_in_words(client_of, toy_exports):
     client = client_of(toy_exports, {"max_bytes": 100_000})
-    for large in (0, 1, 4):
-        images = [jpeg()] * 5
-        images[large] = b"ok" + bytes(200_000)
-        answers = list(client.answers(images))
-        assert isinstance(answers.pop(large), ServingError)
-        assert [answer.text for answer in answers] == ["a cat 3"] * 4
     with pytest.raises(ServingError, match="too large"):
-        client.captions(images)
+        client.captions([jpeg(), b"ok" + bytes(200_000)])
 
 
 def test_many_images_keep_their_order(client_of):
@@ -198,7 +191,7 @@ def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
     assert main([*names, "--server", "localhost:1"]) == 1
     err = capsys.readouterr().err.splitlines()
     assert err[0].endswith("missing.jpg: No such file or directory")
-    assert err[1].endswith(": Is a directory")
+    assert err[1].startswith(f"{tmp_path}: ")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pytest
 from PIL import Image
 
 from tests.browser import brightness, browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
-from tests.image_files import encode, noise
 from tests.serving.web.page_fixtures import listening, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel
 
@@ -117,15 +116,6 @@ def test_the_first_screen_shows_what_was_asked_for_without_a_violation(
     caption(page, 2).nth(1).click()
     page.locator("summary").first.click()
     assert violations(page) == []
-
-
-def test_a_large_photograph_is_shrunk_and_sent_to_each_captioner(open_page, address):
-    page, sent = open_page(address), []
-    page.on("request", lambda r: r.method == "POST" and sent.append(r))
-    large = encode(noise(1200, 1800, "L"), "PNG")
-    choose(page, FILE | {"buffer": large, "name": "large.png", "mimeType": "image/png"})
-    page.wait_for_function("() => document.querySelector('.stage img').naturalWidth === 1600")
-    assert len(sent) == 3
 
 
 def test_the_captioners_stand_side_by_side_and_light_a_word_together(open_page, address):
