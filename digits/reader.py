@@ -17,7 +17,7 @@ from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig,
 from digits.models.recurrent_attention import DRAM, RAM
 from digits.models.stn import STN
 from sat_tf.compat import default_policy
-from sat_tf.images.pillow import FORMATS, check_scans, read_upright, to_rgb
+from sat_tf.images.pillow import FORMATS, read_upright, to_rgb
 from sat_tf.inference import published
 from sat_tf.inference.weights import count_weights, load_compact, make_fitting
 from sat_tf.util.errors import invalid_value
@@ -158,7 +158,6 @@ def decode_drawing(content: bytes) -> np.ndarray:
     """
     content = read_upright(content)  # its errors say what to do about the format
     try:
-        check_scans(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             fits = min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
-from sat_tf.images import decoding, resizing
+from sat_tf.images import decoding
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.confidence import UNFAMILIAR, Confidence, Familiarity, Limits
 from sat_tf.search import FLOOR, Hypotheses
@@ -83,7 +83,7 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
         with tf.control_dependencies([refusal]):
             pixels = tf.identity(pixels)
         scaled = tf.map_fn(
-            lambda image: resizing.resize(image, size, resize),
+            lambda image: decoding.resize(image, size, resize),
             pixels,
             fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32),
         )
@@ -112,7 +112,7 @@ def read_images(image_bytes: tf.Tensor, size: int, resize: str) -> tuple[tf.Tens
     def decode(content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         pixels, problem = decoding.read(content)
         scaled = tf.cond(
-            tf.equal(problem, ""), lambda: resizing.resize(pixels, size, resize), lambda: black
+            tf.equal(problem, ""), lambda: decoding.resize(pixels, size, resize), lambda: black
         )
         return scaled, problem
 

@@ -1,9 +1,7 @@
 """Image files to pixels: the one preprocessing, in training and in the exported graph.
 
-pillow.py    by Pillow alone: files turned upright, TIFF, HEIC and AVIF converted; pixels
-decoding.py  what a file's header asks for, its pixels, and
-resizing.py  the encoder's square of them, as plain TensorFlow operations: they run eagerly, in a
-             `tf.data` pipeline and inside a SavedModel alike
+pillow.py    by Pillow alone: any format, turned upright; pixels
+decoding.py  JPEG and PNG as TensorFlow operations, and the encoder's square of them
 """
 
 from __future__ import annotations
@@ -22,3 +20,5 @@ MAX_PIXELS = 2**26
 
 Decoded they take 201 MB; a progressive JPEG of four channels takes 703 MB meanwhile.
 """
+MAX_SCANS = 64
+"""Scans of a JPEG; encoders write up to about twelve, and each takes as long as the first."""

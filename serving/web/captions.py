@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 import sat_tf
-from sat_tf.images.pillow import decode, to_decodable
+from sat_tf.images.pillow import decode
 from sat_tf.inference import published
 from sat_tf.inference.confidence import remark
 from sat_tf.inference.run_folder import RunFolder, read_object
@@ -54,8 +54,7 @@ class Captioner:
         Raises:
             ValueError: The file is no image, is too large, or the sentence cannot be read.
         """
-        decodable = to_decodable(content)
-        image = decode(decodable)
+        image = decode(content)
         with self._turn:
             self._loaded = captioner = self._loaded or sat_tf.load(self._run)
             if sentence is None:
@@ -64,7 +63,8 @@ class Captioner:
                 found = [captioner.explain(image, sentence or None)]
         config = captioner.config
         data = viewer_data(image, found, config.attention.kind, config.encoder.resize)
-        if decodable is not content:  # browsers may not show the format
+        # Browsers may not show HEIC, AVIF and TIFF.
+        if content[4:8] == b"ftyp" or content[:4] in (b"II*\0", b"MM\0*"):
             data["image"] = _shown(image)
         if sentence is None:
             return data

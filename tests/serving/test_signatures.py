@@ -5,8 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from sat_tf.images.decoding import decode
-from sat_tf.images.resizing import resize
+from sat_tf.images.decoding import decode, resize
 from sat_tf.search import FLOOR
 from sat_tf.text.vocabulary import END, PAD
 from tests.serving.export_fixtures import BATCHES, warm_up_calls

@@ -18,9 +18,9 @@ def test_statistics_are_those_of_all_readable_images(tmp_path):
     mean, deviation = channel_statistics(encoder, examples, "crop")
 
     def resize(image):
-        from sat_tf.images import resizing
+        from sat_tf.images import decoding
 
-        return resizing.resize(image, 16, "crop")
+        return decoding.resize(image, 16, "crop")
 
     pixels = [read_image(e.image, resize)[0] for n, e in enumerate(examples) if n != 1]
     rows = np.concatenate([np.asarray(encoder(one[None]))[0] for one in pixels])

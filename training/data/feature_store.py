@@ -253,7 +253,7 @@ class FeatureStore:
             cache_dir: Folder of all stores (`--cache-dir`).
             encoder: A frozen encoder.
             examples: The examples to annotate; their indices are the store's.
-            resize: `crop` or `squash`, see `sat_tf.images.resizing.resize`.
+            resize: `crop` or `squash`, see `sat_tf.images.decoding.resize`.
             mirrored: Store the annotations of the flipped images too.
 
         Raises:

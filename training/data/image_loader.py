@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.images import resizing
+from sat_tf.images import decoding, pillow
 from sat_tf.util.files import read_content
 from training.data.examples import AnyImage, DataError, Example, Split
 
@@ -42,16 +42,14 @@ def read_image(
     with tf.device("/cpu:0"):
         if isinstance(image, np.ndarray):
             return resize(image).numpy(), False
-        from sat_tf.images import decoding, pillow
-
         content = read_content(image) if isinstance(image, Path) else image.read_bytes()
         if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
             raise ImageChangedError("its content has changed since it was first read")
         if not content:
             raise ValueError("the file is empty")
-        content = pillow.to_decodable(content)
-        upright = pillow.upright(content)
-        return resize(decoding.decode(upright)).numpy(), upright is not content
+        upright = pillow.read_upright(content)
+        turned = upright is not content and content.startswith((b"\xff\xd8", b"\x89PNG"))
+        return resize(decoding.decode(upright)).numpy(), turned
 
 
 def unreadable_reason(error: Exception) -> str:
@@ -60,15 +58,13 @@ def unreadable_reason(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror or error}"
-    from sat_tf.images import decoding
-
     return decoding.read_error(error)
 
 
 @functools.lru_cache(maxsize=8)
 def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.function(
-        lambda image: resizing.resize(image, size, policy),
+        lambda image: decoding.resize(image, size, policy),
         input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
         autograph=False,
     )
@@ -262,7 +258,7 @@ class ImageSource:
 
     def _load(self, index: int, size: int | None = None) -> np.ndarray:
         size, index = size or self._size, int(index)
-        resize = functools.partial(resizing.resize, size=size, policy=self._resize)
+        resize = functools.partial(decoding.resize, size=size, policy=self._resize)
         example = self._examples[index]
         try:
             pixels, rotated = read_image(example.image, resize, example.sha256)

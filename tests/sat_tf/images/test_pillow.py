@@ -9,8 +9,9 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from sat_tf.images import decoding, pillow, resizing
+from sat_tf.images import MAX_SIDE, decoding, pillow
 from tests.image_files import encode, smooth
+from tests.serving.export_fixtures import bad_images, good_images
 
 WIDTH, ORIENTATION, X_RESOLUTION = 0x0100, 0x0112, 0x011A
 ASCII, SHORT, RATIONAL, SIGNED = 2, 3, 5, 9
@@ -36,15 +37,15 @@ def decoded(content: bytes) -> np.ndarray:
 def test_every_orientation_is_turned_as_pillow_turns_it(orientation):
     content = encode(photograph(), "PNG", exif=exif(orientation))
     expected = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    np.testing.assert_array_equal(decoded(pillow.upright(content)), np.asarray(expected))
+    np.testing.assert_array_equal(decoded(pillow.read_upright(content)), np.asarray(expected))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_every_format_with_exif_is_turned_once(kind):
     content = encode(photograph(), kind, exif=exif(6))
-    upright = pillow.upright(content)
-    assert pillow.upright(upright) is upright
-    expected = np.rot90(decoded(content), k=-1)
+    upright = pillow.read_upright(content)
+    assert pillow.read_upright(upright) is upright
+    expected = np.rot90(np.asarray(Image.open(io.BytesIO(content))).astype(int), k=-1)
     assert expected.shape == (40, 20, 3)
     assert np.abs(decoded(upright) - expected).mean() < 3
 
@@ -56,9 +57,9 @@ def test_an_orientation_in_xmp_counts_and_is_gone_afterwards():
         encode(photograph(), "JPEG", xmp=XMP),
         encode(photograph(), "PNG", pnginfo=text),
     ):
-        upright = pillow.upright(content)
+        upright = pillow.read_upright(content)
         assert np.abs(decoded(upright) - decoded(content)[::-1, ::-1]).mean() < 3
-        assert pillow.upright(upright) is upright
+        assert pillow.read_upright(upright) is upright
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "I;16"])
@@ -67,7 +68,7 @@ def test_a_turned_image_has_the_pixels_of_the_one_that_is_not(mode):
     if mode == "I;16":
         image = Image.fromarray(np.asarray(image).astype(np.uint16) * 256 + 7)
     content = encode(image, "PNG", exif=exif(3))
-    turned = decoded(pillow.upright(content))
+    turned = decoded(pillow.read_upright(content))
     np.testing.assert_array_equal(turned, decoded(content)[::-1, ::-1])
 
 
@@ -84,7 +85,7 @@ def test_a_turned_image_has_the_pixels_of_the_one_that_is_not(mode):
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
     content = encode(photograph(), kind, exif=exif(6, tag))
-    upright = pillow.upright(content)
+    upright = pillow.read_upright(content)
     assert np.abs(decoded(upright) - np.rot90(decoded(content), k=-1)).mean() < 3
 
 
@@ -92,35 +93,48 @@ def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
     "content",
     [
         encode(photograph(), "JPEG"),
+        encode(photograph(), "PNG"),
         encode(photograph(), "JPEG", exif=exif(1)),
         encode(photograph(), "JPEG", exif=exif(9)),
         encode(photograph(), "JPEG", exif=b"Exif\0\0nothing of the kind"),
         encode(photograph(), "JPEG", exif=exif(6))[:200],
-        encode(photograph(), "TIFF", exif=exif(6)),  # refused when it is not turned, too
-        b"",
-        b"no image",
     ],
 )
-def test_what_needs_no_turn_or_cannot_be_read_is_left_alone(content):
-    assert pillow.upright(content) is content
+def test_a_jpeg_or_png_that_needs_no_turn_or_is_damaged_is_left_alone(content):
+    assert pillow.read_upright(content) is content
 
 
 def test_a_file_is_read_upright_from_its_path_or_its_content(tmp_path):
     content, path = encode(photograph(), "JPEG", exif=exif(6)), tmp_path / "a.jpg"
     path.write_bytes(content)
-    assert pillow.read_upright(content) == pillow.upright(content) != content
-    assert pillow.read_upright(path) == pillow.read_upright(str(path)) == pillow.upright(content)
+    assert pillow.read_upright(path) == pillow.read_upright(content) != content
     with pytest.raises(FileNotFoundError):
         pillow.read_upright(tmp_path / "none.jpg")
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "became", "most"),
+    [
+        ("TIFF", {"compression": "tiff_lzw"}, "PNG", 0),
+        ("GIF", {}, "PNG", 20),
+        ("BMP", {}, "PNG", 0),
+        ("WEBP", {"lossless": True}, "PNG", 0),
+        ("HEIF", {"quality": 90}, "JPEG", 12),
+        ("AVIF", {"quality": 90}, "JPEG", 12),
+    ],
+)
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_a_tiff_becomes_an_upright_png(orientation):
-    content = encode(photograph(), "TIFF", exif=exif(orientation), compression="tiff_lzw")
+def test_other_formats_become_an_upright_png_or_jpeg(kind, options, became, most, orientation):
+    if kind == "HEIF":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    turned = kind not in ("GIF", "BMP")  # which have no EXIF
+    content = encode(
+        photograph(), kind, **options, **({"exif": exif(orientation)} if turned else {})
+    )
     read = pillow.read_upright(content)
-    assert Image.open(io.BytesIO(read)).format == "PNG"
-    upright = np.rot90(np.asarray(photograph()), -1 if orientation == 6 else 0)
-    np.testing.assert_array_equal(decoded(read), upright)
+    assert Image.open(io.BytesIO(read)).format == became
+    expected = np.rot90(np.asarray(photograph()), -1 if orientation == 6 and turned else 0)
+    assert np.abs(decoded(read) - expected).mean() <= most
 
 
 def test_of_a_tiff_of_16_bits_the_high_byte_is_read_and_one_of_32_is_refused():
@@ -132,30 +146,29 @@ def test_of_a_tiff_of_16_bits_the_high_byte_is_read_and_one_of_32_is_refused():
             pillow.read_upright(encode(Image.fromarray(grey.astype(kind)), "TIFF"))
 
 
-@pytest.mark.parametrize(("kind", "module"), [("HEIF", "pillow_heif"), ("AVIF", "PIL")])
-@pytest.mark.parametrize("orientation", [1, 6])
-def test_a_photograph_of_a_phone_becomes_an_upright_jpeg(kind, module, orientation):
-    reader = pytest.importorskip(module)
-    if kind == "HEIF":
-        reader.register_heif_opener()
-    content = encode(smooth(), kind, exif=exif(orientation), quality=90)
-    read = pillow.read_upright(content)
-    assert Image.open(io.BytesIO(read)).format == "JPEG"
-    upright = np.rot90(np.asarray(smooth()).astype(float), -1 if orientation == 6 else 0)
-    assert np.abs(decoded(read) - upright).mean() < 6.0
-
-
 def test_heic_without_its_reader_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(ValueError, match="HEIC is read with pillow-heif: pip install pillow-heif"):
         pillow.read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
 
 
-@pytest.mark.parametrize("brand", [b"heic", b"mif1", b"avif"])
-def test_a_broken_photograph_of_a_phone_is_told(brand):
-    pytest.importorskip("pillow_heif")
-    with pytest.raises(ValueError, match="a (HEIC|AVIF) that cannot be read"):
-        pillow.read_upright(b"\0\0\0\x18ftyp" + brand + bytes(40))
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "it is in none of the formats JPEG, PNG, "),
+        (b"no image", "it is in none of the formats JPEG, PNG, "),
+        (encode(photograph(), "TIFF")[:60], ""),
+        (b"\0\0\0\x18ftypheic" + bytes(40), "the HEIC is damaged"),
+        (b"\0\0\0\x18ftypavif" + bytes(40), "the AVIF is damaged"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(content, said):
+    if b"heic" in content:
+        pytest.importorskip("pillow_heif")
+    with pytest.raises(ValueError, match=f"^{said}"):
+        pillow.read_upright(content)
+    with pytest.raises(ValueError, match=f"^Cannot read the image: {said}"):
+        pillow.read_pixels(content, 24, "crop")
 
 
 @pytest.mark.parametrize(
@@ -167,4 +180,68 @@ def test_the_square_is_centred_and_the_one_that_resize_scales(height, width, exp
     top, left, side = expected
     pixels = np.random.default_rng(0).integers(0, 256, [height, width, 3], np.uint8)
     kept = pixels[top : top + side, left : left + side]
-    np.testing.assert_allclose(resizing.resize(pixels, side, "crop"), kept, atol=1e-3)
+    np.testing.assert_allclose(decoding.resize(pixels, side, "crop"), kept, atol=1e-3)
+
+
+TOLERANCE = 1e-3  # grey levels of 255
+
+
+def read_in_tensorflow(image, size, policy):
+    """The preprocessing of training."""
+    if isinstance(image, bytes):
+        image = decoding.decode(pillow.read_upright(image))
+    return decoding.resize(image, size, policy)
+
+
+@pytest.mark.parametrize("policy", ["crop", "squash"])
+@pytest.mark.parametrize("size", [24, 100])
+def test_every_format_is_read_as_in_training(policy, size):
+    more = [("LA", "PNG"), ("RGBA", "BMP"), ("L", "BMP"), ("P", "BMP"), ("RGBA", "WEBP")]
+    modes = {f"{kind} {mode}": encode(smooth().convert(mode), kind) for mode, kind in more}
+    for name, content in (good_images() | modes).items():
+        ours, theirs = (
+            read(content, size, policy) for read in (pillow.read_pixels, read_in_tensorflow)
+        )
+        assert ours.dtype == np.float32
+        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE, err_msg=name)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 500), (501, 4), (61, 37)])
+def test_odd_shapes_are_scaled_as_in_training(shape):
+    pixels = np.random.default_rng(0).integers(0, 256, [*shape, 3], np.uint8)
+    for policy in ("crop", "squash"):
+        ours, theirs = (
+            read(pixels, 32, policy) for read in (pillow.read_pixels, read_in_tensorflow)
+        )
+        np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["empty", "text", "cut", "flipped", "huge"])
+def test_what_is_no_image_is_a_clear_error(name):
+    with pytest.raises(ValueError, match=r"^Cannot read the image: "):
+        pillow.read_pixels(bad_images()[name], 24, "crop")
+
+
+def test_other_images_that_cannot_be_read_are_clear_errors(tmp_path):
+    with pytest.raises(ValueError, match=r"Cannot read .*none.jpg': No such file"):
+        pillow.read_pixels(tmp_path / "none.jpg", 24, "crop")
+    with pytest.raises(ValueError, match="the HEIC is damaged"):
+        pillow.read_pixels(b"\0\0\0\x18ftypheic", 24, "crop")
+    with pytest.raises(ValueError, match=f"1 x {MAX_SIDE + 1} pixels are too many"):
+        pillow.read_pixels(encode(Image.new("L", (1, MAX_SIDE + 1)), "PNG"), 24, "crop")
+    pixels = np.zeros([1, 4, 6, 4], np.uint8)
+    for wrong in (pixels[0] / np.float32(255), pixels[0, ..., 0], pixels[0], pixels[0, :0, :, :3]):
+        got = rf"{wrong.dtype} \{list(wrong.shape)}"
+        with pytest.raises(ValueError, match=rf"expected uint8 pixels \[H, W, 3\], got {got}"):
+            pillow.read_pixels(wrong, 24, "crop")
+
+
+def test_an_image_of_pillow_is_read_as_its_file(tmp_path):
+    photo = smooth().convert("RGBA")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    photo.save(tmp_path / "photo.png", exif=exif)
+    with Image.open(tmp_path / "photo.png") as opened:
+        found = pillow.read_pixels(opened, 32, "crop")
+    np.testing.assert_array_equal(found, pillow.read_pixels(tmp_path / "photo.png", 32, "crop"))
+    assert not np.array_equal(found, pillow.read_pixels(photo, 32, "crop"))

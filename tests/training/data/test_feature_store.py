@@ -185,7 +185,7 @@ def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif_of(6))
     store = open_store(tmp_path, encoder, examples)
     assert store.rotated == [5]
-    (tmp_path / "upright").write_bytes(pillow.upright(examples[5].image.read_bytes()))
+    (tmp_path / "upright").write_bytes(pillow.read_upright(examples[5].image.read_bytes()))
     upright = Example("upright", tmp_path / "upright", ("a",))
     turned = open_store(tmp_path, encoder, [upright])
     np.testing.assert_array_equal(store.read([5]), turned.read([0]))
