@@ -1,8 +1,6 @@
 """Image files of every format, for tests. Everything follows from a seed."""
 
 import io
-import itertools
-from collections.abc import Iterable
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -32,24 +30,6 @@ def smooth(height: int = 37, width: int = 53, seed: int = 0) -> Image.Image:
     """Draws coarse, smooth noise, another image for another seed."""
     pixels = np.random.default_rng(seed).integers(0, 256, [5, 6, 3], np.uint8)
     return Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
-
-
-def gif_of_blocks(image: Image.Image, lengths: Iterable[int]) -> bytes:
-    """Writes a GIF whose data blocks have these lengths, taken in turn again and again."""
-    content = encode(image, "GIF")
-    start = content.index(b",\0\0\0\0") + 11
-    data, at = b"", start
-    while content[at]:
-        data += content[at + 1 : at + 1 + content[at]]
-        at += 1 + content[at]
-    blocks, done = b"", 0
-    for length in itertools.cycle(lengths):
-        if done >= len(data):
-            break
-        block = data[done : done + length]
-        blocks += bytes([len(block)]) + block
-        done += length
-    return content[:start] + blocks + content[at:]
 
 
 def make_images(count: int = 2, size: int = 64) -> np.ndarray:

@@ -113,6 +113,7 @@ def captioned(page) -> None:
 
 def files() -> dict[str, bytes]:
     photo, every = smooth(), good_images()
+    every |= {kind: encode(photo, kind) for kind in ("GIF", "BMP", "WEBP")}
     ramp = Image.fromarray(
         np.tile(np.linspace(0, 255, photo.width, dtype=np.uint8), (photo.height, 1))
     )
