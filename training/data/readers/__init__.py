@@ -26,10 +26,6 @@ def check_there(data: DataSet, data_dir: Path | None) -> None:
     if data.image_dir is not None and not Path(data_dir, data.image_dir).is_dir():
         folder = Path(data_dir, data.image_dir)
         raise DataError(f"`--data.image_dir`: there is no folder {folder}.")
-    if data.captions is not None:
-        from training.data.readers.folder import named_files
-
-        named_files(Path(data_dir), data.captions)
 
 
 class Source:

@@ -7,7 +7,6 @@ ends with the flag to add, filled in with the columns that look right.
 from __future__ import annotations
 
 import csv
-import dataclasses
 import functools
 import io
 import re
@@ -52,7 +51,6 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
 _SAMPLE = 200  # rows
 _SHOWN, _SHORT = 12, 6  # columns in an error; letters that are too few for a caption
-_IN_CELL = {"captions": (";", "\n")}  # marks between several captions in a column of that name
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,6 @@ def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFil
     elif not start.count(delimiter):
         raise other_form(path, f"the first line {start.strip()[:60]!r} without a separator")
     rows = _csv_rows(path, text, delimiter, first)
-    notes: list[str] = []
     names = [name.strip() for name in rows[0][1]]
     while names and not names[-1]:  # of separators at the ends of lines
         names.pop()
@@ -103,16 +100,13 @@ def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFil
     sample = [[*row, *names][: len(names)] for _, row in rows[:_SAMPLE]]
     chosen = choose(path, names, sample, columns, known)
     _refuse_swallowed(path, rows, chosen.image, delimiter)
-    width = len(names)
-    cells = []
     for line, row in rows:
-        if len(row) < width or any(map(str.strip, row[width:])):
+        if len(row) < len(names) or any(map(str.strip, row[len(names) :])):
             way = "a caption that contains the separator needs quotation marks around it"
-            got = f"expected {width} fields, got {len(row)}"
+            got = f"expected {len(names)} fields, got {len(row)}"
             fail(path, f"line {line}", f"{got} ({way}): {str(row)[:80]}")
-        cells.append((f"line {line}", row))
-    notes += _unread(path, names, chosen)
-    return finished(path, records_of(path, names, cells, chosen), notes)
+    cells = [(f"line {line}", row) for line, row in rows]
+    return finished(path, _records(path, names, cells, chosen), _unread(path, names, chosen))
 
 
 def read_json_lines(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
@@ -131,69 +125,41 @@ def read_entries(
     names = list(dict.fromkeys(name for _, entry in entries for name in entry))
     sample = [[entry.get(name) for name in names] for _, entry in entries[:_SAMPLE]]
     chosen = choose(path, names, sample, columns, known)
-    rows = [(place, _Row(entry, names)) for place, entry in entries]
-    return finished(path, records_of(path, names, rows, chosen), _unread(path, names, chosen))
+    rows = [(place, {at: entry.get(names[at]) for at in chosen.all}) for place, entry in entries]
+    return finished(path, _records(path, names, rows, chosen), _unread(path, names, chosen))
 
 
-class _Row:
-    """A JSON object as a row: its values by the numbers of their keys."""
-
-    __slots__ = ("_entry", "_names")
-
-    def __init__(self, entry: Mapping[str, Any], names: Sequence[str]) -> None:
-        self._entry, self._names = entry, names
-
-    def __getitem__(self, index: int) -> Any:
-        return self._entry.get(self._names[index])
-
-
-def records_of(
+def _records(
     path: Path, names: Sequence[str], rows: Sequence[tuple[str, Any]], chosen: Chosen
 ) -> Iterator[Record]:
-    """Yields the record of each row."""
-    marks = {index: _IN_CELL.get(names[index].lower(), ()) for index in chosen.captions}
-    marked = [
-        (place, row[index], mark)
-        for index, of in marks.items()
-        for mark in of
-        for place, row in rows
-        if isinstance(row[index], str) and mark in row[index].strip()
-    ]
-    if marked and 2 * len(marked) >= len(rows):
-        place, cell, mark = marked[0]
-        way = f"write a row for each caption ({RECIPES}), or call the column caption"
-        fail(
-            path,
-            place,
-            f"several captions in one cell, with {mark!r} between: {cell[:60]!r}; {way}",
-        )
+    """Yields the record of each row; the cell of an image is its name, or that and the image."""
+    for index in chosen.captions:
+        _refuse_joined(path, names[index], [(place, row[index]) for place, row in rows])
     for place, row in rows:
-        texts, blank = [], 0
-        for index in chosen.captions:
-            found, missing = captions_in(row[index], path, place)
-            texts += found
-            blank += missing
-        image = row[chosen.image]
-        if isinstance(image, str) and not image.strip() and not texts:
+        found = [captions_in(row[index], path, place) for index in chosen.captions]
+        texts = tuple(text for of, _ in found for text in of)
+        image, stored = row[chosen.image], None
+        if isinstance(image, tuple):
+            image, stored = image
+        elif isinstance(image, str) and not image.strip() and not texts:
             continue  # a row of empty cells
-        yield record_of(path, place, name_in(image, path, place), tuple(texts), blank, row, chosen)
+        name = name_in(image, path, place)
+        split = None if chosen.split is None else split_in(row[chosen.split], path, place)
+        group = None if chosen.group is None else row[chosen.group]
+        group = None if group is None or group != group else str(group).strip() or None
+        blank = sum(missing for _, missing in found)
+        yield Record(name, texts, place, split, group, blank, stored=stored)
 
 
-def record_of(
-    path: Path,
-    place: str,
-    image: str,
-    captions: tuple[str, ...],
-    blank: int,
-    row: Any,
-    chosen: Chosen,
-    stored: StoredImage | None = None,
-) -> Record:
-    """Makes a record, with split and group of a row."""
-    split = None if chosen.split is None else split_in(row[chosen.split], path, place)
-    group = None if chosen.group is None else row[chosen.group]
-    group = None if group is None or group != group else str(group).strip() or None
-    return Record(image, captions, place, split, group, blank, stored=stored)
+def _refuse_joined(path: Path, name: str, cells: Sequence[tuple[str, Any]]) -> None:
+    """Checks that half of the cells of a column "captions" do not hold several, with a mark."""
+    for mark in (";", "\n") if name.lower() == "captions" else ():
+        joined = [one for one in cells if isinstance(one[1], str) and mark in one[1].strip()]
+        if joined and 2 * len(joined) >= len(cells):
+            place, cell = joined[0]
+            found = f"several captions in one cell, with {mark!r} between: {cell[:60]!r}"
+            way = f"write a row for each caption ({RECIPES}), or call the column caption"
+            fail(path, place, f"{found}; {way}")
 
 
 def choose(
@@ -435,44 +401,37 @@ def read_parquet(path: Path, columns: Columns, known: Collection[str]) -> Captio
     sample = [list(row.values()) for row in first.to_pylist()] if first is not None else []
     chosen = choose(path, names, sample, columns, known)
     shown = next((row[chosen.image] for row in sample if row[chosen.image] is not None), None)
-    records = _parquet_records(path, file, names, chosen, shown)
-    return finished(path, records, _unread(path, names, chosen))
+    rows = list(_parquet_rows(path, file, names, chosen, shown))
+    return finished(path, _records(path, names, rows, chosen), _unread(path, names, chosen))
 
 
-def _parquet_records(
+def _parquet_rows(
     path: Path, file: Any, names: Sequence[str], chosen: Chosen, shown: Any
-) -> list[Record]:
-    """Reads the rows; `shown` is one of the cells of images: a name, bytes, or both in a struct."""
+) -> Iterator[tuple[str, dict[int, Any]]]:
+    """Yields the rows; `shown` is one of the cells of images: a name, bytes, or both in a struct.
+
+    An image without a name of its own, or with that of another one, is named by its row.
+    """
     column, inside = names[chosen.image], isinstance(shown, (bytes, dict))
     ends = [0]
     for group in range(file.metadata.num_row_groups):
         ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
     images, stamp = ParquetImages(path, column, tuple(ends)), stamp_of(path)
+    named = isinstance(shown, dict) and "path" in shown
+    paths: list[Any] = []
+    if named:
+        read = file.read(columns=[f"{column}.path"]).column(column)
+        paths = [(cell or {}).get("path") for cell in read.to_pylist()]
+        named = len({*paths}) == len(paths)
     wanted = [names[index] for index in chosen.all if index != chosen.image or not inside]
-    wanted += [f"{column}.path"] if isinstance(shown, dict) and "path" in shown else []
     rows = (row for batch in file.iter_batches(1000, columns=wanted) for row in batch.to_pylist())
-    found = []
     for index, entry in enumerate(rows):
-        place, row = f"row {index}", _Row(entry, names)
-        texts, blank = (), 0
-        for at in chosen.captions:
-            more, missing = captions_in(row[at], path, place)
-            texts, blank = texts + more, blank + missing
-        by_row, stored = f"{path.stem}/{index:06}.jpg", None
+        row = {at: entry.get(names[at]) for at in chosen.all}
         if inside:
+            name = paths[index] if named and is_image_name(paths[index]) else None
             stored = StoredImage(images, index, f"{stamp}/{index}")
-            name = (row[chosen.image] or {}).get("path") if isinstance(shown, dict) else None
-            name = name if is_image_name(name) else by_row
-        else:
-            name = name_in(row[chosen.image], path, place)
-        found.append(record_of(path, place, name, texts, blank, row, chosen, stored))
-    names_of = {record.image for record in found if record.stored}
-    if inside and len(names_of) < len(found):  # several images share a name
-        return [
-            dataclasses.replace(record, image=f"{path.stem}/{index:06}.jpg")
-            for index, record in enumerate(found)
-        ]
-    return found
+            row[chosen.image] = (name or f"{path.stem}/{index:06}.jpg", stored)
+        yield f"row {index}", row
 
 
 def stamp_of(path: Path) -> str:
