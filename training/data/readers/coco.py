@@ -23,6 +23,7 @@ from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.readers.records import (
     RECIPES,
     CaptionFile,
+    OtherFormError,
     Record,
     captions_in,
     fail,
@@ -151,8 +152,8 @@ def read_coco(path: Path, content: Mapping[str, Any], name_key: str = "file_name
         if number not in captions:
             fail(path, place, f"no image has the id {number!r}")
         if annotation.get("bbox"):
-            way = f"captions of whole images are read ({RECIPES})"
-            fail(path, place, f"it has a 'bbox', so its text may be of a part of the image; {way}")
+            why = "it has a 'bbox', so its text may be of a part of the image"
+            raise OtherFormError(f"{path}, {place}: {why}; for captions of images see {RECIPES}.")
         if any(annotation.get(mark) for mark in REJECTED):
             rejected += 1
             continue
@@ -207,5 +208,5 @@ def _value(path: Path, place: str, holder: Any, key: str, role: str = "") -> Any
         texts = [name for name, value in holder.items() if isinstance(value, str)]
         way = f"; add `--data.columns {role}={texts[0]}`" if role and texts else f"; see {RECIPES}"
         found = ", ".join(map(repr, holder))
-        fail(path, place, f"expected {key!r}, found {found:.120}{way}")
+        raise OtherFormError(f"{path}, {place}: expected {key!r}, found {found:.120}{way}.")
     return holder[key]

@@ -20,6 +20,7 @@ References:
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,7 +124,8 @@ def load(
     else:
         caption_file = path
     # One listing instead of thousands of look-ups; a name that contains a path is never found.
-    present = {entry.name for entry in image_dir.iterdir()}
+    with os.scandir(image_dir) as entries:
+        present = {entry.name for entry in entries if entry.is_file()}
     examples, skipped = [], []
     for name in names:
         if len(examples) == limit:

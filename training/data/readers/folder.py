@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -191,7 +191,7 @@ def read_folder(data_dir: Path, data: DataSet) -> Folder:
         what = f"{counted(len(rest), 'image')} of the folder in no caption file"
         notes.append(f"Not read: {what}, such as {rest[0]}.")
     unread = unread_files(data_dir, {*used, *lists})
-    notes += _named_files(unread, reasons)
+    notes += _named_files(unread, reasons.values())
     return Folder(gathered, (*sorted(used), *lists), listed, places, rest, tuple(notes))
 
 
@@ -199,7 +199,7 @@ def read_folder(data_dir: Path, data: DataSet) -> Folder:
 
 
 def find_files(
-    data_dir: Path, named: str | None, images: ImageFolder, read
+    data_dir: Path, named: str | None, images: ImageFolder, read: Callable
 ) -> tuple[Found, dict[Path, str]]:
     """Finds the caption files: those that are named, the only one, or one per split.
 
@@ -218,9 +218,8 @@ def find_files(
     """
     if named is not None:
         chosen = named_files(data_dir, named)
-        return [
-            (path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen
-        ], {}
+        several = len(chosen) > 1
+        return [(path, _split_of(path, data_dir) if several else None) for path in chosen], {}
     reasons: dict[Path, str] = {}
     for files in _levels(data_dir):
         captions = [file for file in files if "caption" in file.stem.lower()]
@@ -236,27 +235,18 @@ def find_files(
         if len(fitting) == 1:
             return [(fitting[0], None)], reasons
         if fitting:
-            there = ",".join(str(file.relative_to(data_dir)) for file in fitting)
+            there = [file.relative_to(data_dir).as_posix() for file in fitting]
+            way = f"Name one with `--data.captions {there[0]}`, or all that belong together: "
             raise DataError(
                 f"{data_dir}: expected one caption file, or one per split, found "
-                f"{', '.join(there.split(','))}. Name one with `--data.captions "
-                f"{there.split(',')[0]}`, or all that belong together: `--data.captions {there}`."
+                f"{', '.join(there)}. {way}`--data.captions {','.join(there)}`."
             )
     if pairs.texts_of(images):
         return [(images.root, None)], reasons
-    left = _named_files(unread_files(data_dir, reasons if len(reasons) == 1 else ()), {})
-    if len(reasons) == 1:
-        found, way, end = next(iter(reasons.values())).partition(" For other forms")
-        raise OtherFormError(" ".join([found, *left]) + way + end)
-    raise DataError(
-        " ".join(
-            [
-                f"{data_dir}: found no captions; expected {FORMS}.",
-                *left,
-                f"For other forms, see {RECIPES}.",
-            ]
-        )
-    )
+    way = f"{data_dir}: found no captions; expected {FORMS}. For other forms, see {RECIPES}."
+    told = [*reasons.values()] if len(reasons) == 1 else [way]
+    left = unread_files(data_dir, reasons if len(reasons) == 1 else ())
+    raise OtherFormError(" ".join([*_named_files(left), *told]))
 
 
 def named_files(data_dir: Path, named: str) -> list[Path]:
@@ -267,18 +257,13 @@ def named_files(data_dir: Path, named: str) -> list[Path]:
     """
     if (data_dir / named).exists():
         return [data_dir / named]
-    found = []
-    for part in filter(None, map(str.strip, named.split(","))):
-        files = sorted(data_dir.glob(part)) if "*" in part else [data_dir / part]
-        if not files or not all(file.is_file() for file in files):
-            found = []
-            break
-        found += files
-    if not found:
+    parts = [part.strip() for part in named.split(",")]
+    found = [sorted(data_dir.glob(p)) if "*" in p else [data_dir / p] for p in parts if p]
+    if not found or not all(of and all(map(Path.is_file, of)) for of in found):
         there = ", ".join(file.name for file in next(_levels(data_dir), [])) or "none"
         expected = f"a file in {data_dir}, which has {there}"
         raise invalid_value("--data.captions", expected, repr(named))
-    return found
+    return [file for of in found for file in of]
 
 
 def _levels(data_dir: Path) -> Iterator[list[Path]]:
@@ -346,17 +331,16 @@ def unread_files(data_dir: Path, used: Collection[Path]) -> list[str]:
     return found
 
 
-def _named_files(unread: Sequence[str], reasons: Mapping[Path, str]) -> list[str]:
+def _named_files(unread: Sequence[str], reasons: Iterable[str] = ()) -> list[str]:
     """Sentences on files that are not read: a few names, or the number of each kind."""
-    if not unread:
-        return []
-    kinds = Counter(os.path.splitext(name)[1].lower() for name in unread)
-    named = [
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for name in unread:
+        kinds[os.path.splitext(name)[1].lower()].append(name)
+    named = ", ".join(
         ", ".join(of) if len(of) <= _NAMED else f"{len(of)} files *{kind} such as {of[0]}"
-        for kind in kinds
-        for of in [[name for name in unread if os.path.splitext(name)[1].lower() == kind]]
-    ]
-    return [f"Not read: {', '.join(named)}.", *(f"Not read: {why}" for why in reasons.values())]
+        for kind, of in kinds.items()
+    )
+    return [f"Not read: {told}" for told in (f"{named}." if named else "", *reasons) if told]
 
 
 # Records.

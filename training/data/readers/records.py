@@ -95,7 +95,7 @@ def finished(path: Path, records: Iterable[Record], notes: Sequence[str] = ()) -
     """
     records = tuple(records)
     if not records:
-        raise DataError(f"{path} holds no image.")
+        raise OtherFormError(f"{path} holds no image.")
     lists = [record for record in records if len(record.captions) > 1]
     split_up = [record for record in lists if all(map(_is_word, record.captions))]
     if split_up and len(split_up) >= _LISTS * len(lists) and 2 * len(lists) >= len(records):

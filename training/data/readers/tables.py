@@ -80,7 +80,7 @@ def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFil
     text, first = read_text(path), 1
     start, _, rest = text.lstrip("\r\n").partition("\n")
     if not start.strip():
-        raise DataError(f"{path} is empty.")
+        raise OtherFormError(f"{path} is empty.")
     delimiter = _delimiter(start, columns)
     if separator := _SEPARATOR.match(start.rstrip("\r")):
         text, delimiter, first = rest, separator[1], 2
@@ -317,7 +317,7 @@ def _refuse_no_header(path: Path, row: tuple[int, list[str]], known: Collection[
     line, cells = row
     image = max(range(len(cells)), key=lambda at: _named_like(known, [cells[at]]))
     caption = max(range(len(cells)), key=lambda at: _length([cells[at]]))
-    raise DataError(
+    raise OtherFormError(
         f"{path}, line {line}: expected a header such as image,caption, got {str(cells)[:80]}. "
         f"Without one, add `--data.columns image={image + 1},caption={caption + 1}`."
     )

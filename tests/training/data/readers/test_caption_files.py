@@ -198,7 +198,7 @@ REFUSED = {
     "one text of two images": ({"a.png": b"", "a.txt": A}, "the text of a.jpg and of a.png"),
     "texts elsewhere": (
         {"texts/x.txt": A, "texts/y.txt": B},
-        "found no captions; expected a table .* Not read: texts/x.txt, texts/y.txt",
+        "Not read: texts/x.txt, texts/y.txt.*found no captions; expected a table .*#convert",
     ),
     "a spreadsheet": ({"captions.xlsx": b"PK"}, "Not read: captions.xlsx. .*docs/data.md#convert"),
     "a record of each image": (
@@ -337,9 +337,11 @@ def test_a_file_per_split_is_read(tmp_path):
 
 
 def test_of_several_files_the_only_one_with_captions_is_read(tmp_path):
-    write(tmp_path, IMAGES | {"captions.csv": ROWS, "classes.json": {"dog": 1}})
+    boxes = COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}
+    others = {"classes.json": {"dog": 1}, "instances.json": boxes, "empty.csv": ""}
+    write(tmp_path, IMAGES | {"captions.csv": ROWS} | others)
     captions, _, notes = everything(tmp_path)
-    assert captions == BOTH and "Not read: classes.json." in notes
+    assert captions == BOTH and "Not read: classes.json, instances.json, empty.csv." in notes
     write(tmp_path, {"more.csv": ROWS})
     with pytest.raises(DataError, match="Name one with `--data.captions captions.csv`, or all"):
         load("train", tmp_path)
