@@ -126,7 +126,7 @@ async function explain(sentence, captioner, encoded) {
 }
 
 // The words of a user's sentence as they are shown, their ids with the end's, and those that are unknown.
-function readSentence(sentence, { words: forms, join }, { lang, max_length: longest }) {
+function readSentence(sentence, { forms, join }, { lang, max_length: longest }) {
   if (join.between !== " ") throw new Error("This page reads sentences for captioners of whole words: `sat-tf explain` takes the others.");
   const found = tokenize(sentence, lang);
   if (!found.length) throw new Error("Write a sentence with words.");
@@ -147,7 +147,7 @@ function spread(data, locations) {
 }
 
 // A caption: its text, and of each word text, log-probability, alpha and beta.
-function read({ words: ids, totals, score, beside }, { words: forms, join }) {
+function read({ words: ids, totals, score, beside }, { forms, join }) {
   const found = ids.map((id, n) => ({ text: forms[id], log_prob: Math.fround(totals[n] - (totals[n - 1] ?? 0)), ...beside[n]() }));
   const joined = found.map(({ text }) => text).join(join.between);
   const text = (join.pattern ? joined.replace(new RegExp(join.pattern, "gu"), join.by) : joined).replace(/^ +| +$/g, "");
