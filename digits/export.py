@@ -93,7 +93,7 @@ def add_to_site(runs: Sequence[Path], site: Path) -> dict[str, str]:
     models, assets = site / "models", site / "assets"
     for folder in (models, assets):
         folder.mkdir(exist_ok=True)
-    runtime = max(path.stat().st_size for path in (site / "litert").glob("*.gz"))
+    runtime = max(path.stat().st_size for path in (site / "litert").glob("*.packed"))
     shown = []
     for name, folder in named([digits.published_folder(run) for run in runs]).items():
         reader = digits.load(folder)
