@@ -24,9 +24,9 @@ from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.util.files import default_cache_dir
 from training.data.inputs import batches_of, load_data, open_inputs
+from training.run.build import compile_model, new_model
 from training.run.config import RunConfig, read_run_config
 from training.run.first_weights import start_from
-from training.run.model import compile_model, new_model
 from training.run.recipes import RECIPES
 
 ESTIMATORS: dict[str, dict[str, Any]] = {

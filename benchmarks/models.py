@@ -15,8 +15,8 @@ from sat_tf.config import EncoderConfig
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.objectives import make_objective
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
+from training.run.build import compile_model
 from training.run.config import RunConfig
-from training.run.model import compile_model
 from training.run.recipes import RECIPES
 
 Kind = Literal["soft", "hard"]

@@ -16,7 +16,6 @@ from typing import Annotated
 
 import tyro
 
-from digits import hand_over
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.inference import published
 from sat_tf.inference.confidence import FAMILIARITY, limit_files
@@ -137,9 +136,6 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    run_dir = peek_flag("--run-dir", given)
-    if run_dir is not None and hand_over.takes(run_dir):
-        return hand_over.evaluate(given)
 
     def work() -> None:
         arguments = parse(given)

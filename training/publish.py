@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from digits import hand_over
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.inference import published
 from sat_tf.inference.run_folder import RunFolder, outdated_note
@@ -159,12 +158,7 @@ def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
     arguments = dataclasses.replace(arguments, split=canonical_split(arguments.split))
-    if hand_over.takes(arguments.run):
-        checked = (arguments.split, arguments.data_dir) if arguments.check else None
-        card = hand_over.publish(arguments.run, arguments.out, arguments.licence, checked)
-    else:
-        card = publish(arguments)
-    write_atomically(arguments.out / published.CARD, card)
+    write_atomically(arguments.out / published.CARD, publish(arguments))
     from training.run.checkpoints import unfinished_note
 
     for note in unfinished_note(published.locate(arguments.run)):

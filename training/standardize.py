@@ -65,7 +65,7 @@ def run(arguments: Arguments) -> int:
     check_file("--out", out)
     with loading():
         from training.data.readers import load_split
-        from training.run.model import new_model
+        from training.run.build import new_model
 
         split = load_split(config.data, "train", arguments.data_dir)
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]

@@ -1,11 +1,11 @@
-"""Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
+"""Train a captioner: `python -m training.train --recipe scenes_soft`.
 
 One run from top to bottom: `resolve` decides the configuration, `read_data` reads what it learns
 from, and `train` makes the model, opens its inputs, restores the last checkpoint if there is one,
 trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.run.config     every setting
-    training.run.build      first weights, teachers and objective, as the configuration asks
+    training.run.build      the model with its first weights and its optimizer
     training.run.resume     what is saved within an epoch, and how the rest of it is trained
     training.run.strategy   several processes; the functions used here do nothing special in one
 
@@ -30,17 +30,7 @@ from sat_tf.util.commands import command_line, loading, run_process
 from sat_tf.util.files import default_cache_dir
 from training.data.dataset import Dataset
 from training.run.config import RunConfig, read_run_config, to_text
-from training.run.decide import (
-    DEFAULT_RECIPE,
-    HELP,
-    Settings,
-    check,
-    parse_settings,
-    peek_flag,
-    resolve,
-    split_at,
-)
-from training.run.recipes import RECIPES
+from training.run.decide import Settings, check, parse_settings, resolve, split_at
 from training.run.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -53,7 +43,6 @@ if TYPE_CHECKING:
     from training.data.image_loader import InputSource
     from training.data.inputs import Data, Inputs
     from training.evaluation.validation import Validation
-    from training.run.build import Features
     from training.run.config import FitConfig
 
 
@@ -75,24 +64,13 @@ class Arguments:
     """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
 
 
-def all_recipes() -> dict[str, Any]:
-    """Returns the recipes of captioners and of digit systems, by name."""
-    from digits import hand_over
-
-    return RECIPES | hand_over.recipes()
-
-
 def parse(argv: Sequence[str]) -> Arguments:
     """Reads the command line; the recipe gives what no flag does.
 
     Raises:
         ValueError: A value is out of its range, or does not go with another.
     """
-    purpose = "Train a captioner or a digit system."
-    recipes: Mapping[str, Any] = RECIPES
-    if peek_flag("--recipe", [*argv], DEFAULT_RECIPE) not in RECIPES or HELP & {*argv}:
-        recipes = all_recipes()
-    arguments = parse_settings(Arguments, [*argv], "training.train", purpose, recipes)
+    arguments = parse_settings(Arguments, argv, "training.train", "Train a captioner.")
     check(arguments.config, arguments.strategy)
     return arguments
 
@@ -100,12 +78,6 @@ def parse(argv: Sequence[str]) -> Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    recipe = peek_flag("--recipe", given, DEFAULT_RECIPE)
-    if recipe not in RECIPES:
-        from digits import hand_over
-
-        if recipe in hand_over.recipes():
-            return exit_status(lambda interrupts: hand_over.train(given, interrupts))
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
@@ -141,7 +113,6 @@ class Read:
         folder: Everything the run leaves behind.
         settings: Content of its config.json, the splits of its data fixed.
         data: Its splits, captions as ids.
-        features: What it starts from, what teaches beside the captions, and the objective.
         dataset: The data set that the splits are of.
         data_dir: The user's copy of it; None for drawn data.
         cache_dir: Feature stores, shared by runs.
@@ -150,7 +121,6 @@ class Read:
     folder: RunFolder
     settings: str
     data: Data
-    features: Features
     dataset: Dataset
     data_dir: Path | None
     cache_dir: Path
@@ -176,7 +146,7 @@ def read_data(
         ValueError: The data or the run's folder cannot be used.
     """
     from training.data.inputs import load_data
-    from training.run.build import features_of, kept_words_of
+    from training.run.build import kept_words_of
     from training.run.ownership import check_run_dir
     from training.run.strategy import check_equal, on_chief
 
@@ -188,8 +158,7 @@ def read_data(
     settings = split_at(config, data.train.held_out)
     same = settings.without_files()
     check_equal("configuration or data", lambda: f"{same} {data.fingerprint()}")
-    features = features_of(config, data)
-    return Read(folder, to_text(settings), data, features, dataset, data_dir, cache_dir)
+    return Read(folder, to_text(settings), data, dataset, data_dir, cache_dir)
 
 
 def train(
@@ -220,26 +189,25 @@ def train(
 
     from training.data.inputs import batches_of, describe_inputs, open_inputs
     from training.run import logs, ownership
+    from training.run.build import compile_model, describe_model, first_model
     from training.run.checkpoints import Checkpoints, restore_layers
-    from training.run.model import compile_model, describe_model, first_model
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
     from training.run.strategy import check_equal, chief_callbacks, distribute, on_chief
+    from training.teachers import objective_of, teachers_of
 
-    folder, data, features = read.folder, read.data, read.features
+    folder, data = read.folder, read.data
     fit, say = config.fit, on_chief(say)
     interrupts = interrupts or Interrupts()
     keras.utils.set_random_seed(config.seed)
-    begun = folder.has_checkpoint()
-    model = first_model(
-        config.captioner, fit.precision, data, features.origin, begun, strategy, say
-    )
+    objective = objective_of(config, data)
+    model = first_model(config, data, folder.has_checkpoint(), strategy, say)
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
-    inputs = open_inputs(model, data, read.cache_dir, features.teachers)
+    inputs = open_inputs(model, data, read.cache_dir, teachers_of(config))
     check_equal("readable images", lambda: repr(inputs.contents))
     ownership.begin_run(
-        folder, read.settings, features.origin, data, inputs, read.dataset, read.data_dir
+        folder, read.settings, config.init_from, data, inputs, read.dataset, read.data_dir
     )
     for line in describe_inputs(data, inputs, folder):
         say(line)
@@ -250,7 +218,7 @@ def train(
         return distribute(lambda shard: batches(epoch, step, shard))
 
     with model.distribute_strategy.scope():
-        compile_model(model, features.objective, config.optimizer, steps, fit, config.seed)
+        compile_model(model, objective, config.optimizer, steps, fit, config.seed)
     say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
@@ -258,7 +226,7 @@ def train(
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
 
-    dev = functools.cache(lambda: validation_of(model, data, inputs, fit, features.bounds))
+    dev = functools.cache(lambda: validation_of(model, data, inputs, fit))
     all_callbacks = [
         logs.Validate(lambda: dev().scores()),  # first, as the others read the scores
         *chief_callbacks(
@@ -279,15 +247,15 @@ def train(
     return on_chief(finished)(folder, inputs.of(data))
 
 
-def validation_of(
-    model: Captioner, data: Data, inputs: Inputs, fit: FitConfig, bounds: Callable | None
-) -> Validation:
-    """Makes the validation of a run, which nothing loads before the first epoch has ended."""
+def validation_of(model: Captioner, data: Data, inputs: Inputs, fit: FitConfig) -> Validation:
+    """Makes the validation of a run; loaded lazily, after the first epoch."""
     from sat_tf.inference.captioning import TrainedCaptioner
     from training.evaluation.validation import Validation
 
-    captioner = TrainedCaptioner(model, data.vocabulary)
-    return Validation(captioner, data, inputs.dev, fit, bounds)
+    bounds = None
+    if model.config.attention.kind == "hard":
+        from training.evaluation.bounds import quick_bounds as bounds
+    return Validation(TrainedCaptioner(model, data.vocabulary), data, inputs.dev, fit, bounds)
 
 
 def finished(folder: RunFolder, sources: Mapping[Split, InputSource]) -> TrainedCaptioner:

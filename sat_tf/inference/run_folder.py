@@ -44,7 +44,8 @@ def read_captioner(folder: Path | RunFolder) -> dict[str, Any]:
     values = read_object(RunFolder(folder).config)
     if SYSTEM_KEY in values:
         raise RunError(
-            f"{folder} is of the system {values[SYSTEM_KEY]!r}, which writes no captions."
+            f"{folder} is of the system {values[SYSTEM_KEY]!r}, which writes no captions: use "
+            "`python -m digits.evaluate`."
         )
     return values
 

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
+_DIGITS = "digit systems have their own command, `python -m digits.train --recipe {value}`"
+
 REMOVED: dict[str, str] = {
+    "training.* --recipe digits_*": _DIGITS,
+    "training.* --recipe stn_*": _DIGITS,
+    "training.* --recipe ram_*": _DIGITS,
+    "training.* --recipe dram_*": _DIGITS,
+    "training.* --recipe mask_*": _DIGITS,
+    "training.* --recipe cnn_*": _DIGITS,
+    "training.* --recipe convnet_*": _DIGITS,
     "--data.segmenter": "split the captions yourself and take `--data.tokens words`",
     "--data.tokens subwords": "take words, or characters in languages without spaces",
     "--data.capitals": "captions are in small letters",

@@ -15,7 +15,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.scores.meteor_words import TablesError
 from training import train as command
 from training.evaluation import scores as captions
-from training.run import model, ownership
+from training.run import build, ownership
 from training.run.config import RunConfig, read_run_config
 from training.run.decide import settled
 from training.run.logs import Validate
@@ -104,11 +104,11 @@ def skip_validation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record_models(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
     """Models as they are compiled, in their order."""
-    models, compile_model = [], model.compile_model
+    models, compile_model = [], build.compile_model
 
     def compiled(one, *arguments):
         models.append(one)
         compile_model(one, *arguments)
 
-    monkeypatch.setattr(model, "compile_model", compiled)
+    monkeypatch.setattr(build, "compile_model", compiled)
     return models

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -103,24 +103,6 @@ Teacher = Callable[[Data, Encoder, str], Callable[[InputSource], Lesson]]
 
 Then teaches the training captions, whose inputs it is given.
 """
-
-
-class Origin(Protocol):
-    """A captioner that a run starts from.
-
-    Attributes:
-        name: What `--init-from` gives.
-    """
-
-    name: str
-
-    def give_weights(self, model: Captioner, data: Data) -> str:
-        """Gives a run's model its weights; returns lines that say which words it knows.
-
-        Raises:
-            ValueError: It is not a finished run, or has other shapes.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,96 +1,131 @@
-"""Features of a run as objects: each is imported only if the configuration asks for it."""
+"""The model of a run: built, given its first weights, compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from sat_tf.objectives import make_objective
-from sat_tf.text.vocabulary import Vocabulary
+import tensorflow as tf
+
+from sat_tf.captioner import Captioner
+from sat_tf.config import CaptionerConfig
+from sat_tf.inference import published
+from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.train_step import Objective
-from training.data.captions import CaptionTable
-from training.data.inputs import Data, Origin, Teacher
-from training.run.config import AttentionConfig, FitConfig, RunConfig
+from training.data.inputs import Data
+from training.run.config import FitConfig, OptimizerConfig, RunConfig
+from training.run.optimizers import make_optimizer
 
 
-@dataclass(frozen=True)
-class Features:
-    """Features that a run has beside its data and a new model.
+def new_model(
+    config: CaptionerConfig,
+    vocabulary_size: int,
+    precision: str = "float32",
+    load_encoder_weights: bool = True,
+    strategy: tf.distribute.Strategy | None = None,
+) -> Captioner:
+    """Builds a model with an untrained decoder, not compiled.
 
-    Attributes:
-        origin: The captioner that it starts from.
-        teachers: What teaches beside the captions.
-        objective: What is minimised, on given captions or on drawn ones that are rewarded.
-        bounds: Measures the bounds of hard attention after each epoch.
+    Args:
+        config: The captioner's settings.
+        vocabulary_size: Number of words, special tokens included.
+        precision: float32 or bfloat16, that of matrix products.
+        load_encoder_weights: False if they come from a checkpoint or another run.
+        strategy: Distributes work over devices; None for the present one.
     """
-
-    origin: Origin | None
-    teachers: Sequence[Teacher]
-    objective: Objective
-    bounds: Callable | None
+    policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+    with (strategy or tf.distribute.get_strategy()).scope():
+        return Captioner(config, vocabulary_size, load_encoder_weights, dtype=policy)
 
 
-def features_of(config: RunConfig, data: Data) -> Features:
-    """Returns what a configuration asks for.
+def first_model(
+    config: RunConfig,
+    data: Data,
+    begun: bool = False,
+    strategy: tf.distribute.Strategy | None = None,
+    say: Callable[[str], Any] = print,
+) -> Captioner:
+    """Builds the model of a run with its first weights: new ones, or those of `init_from`.
 
     Args:
         config: The run's configuration.
         data: The run's data.
+        begun: The run has a checkpoint, whose weights it takes: files of others may be gone.
+        strategy: See `new_model`.
+        say: Receives a message about the weights of `init_from`.
 
     Raises:
-        TablesError: METEOR is part of the reward and has no tables.
+        ValueError: The weights of `init_from` have other shapes.
     """
-    bounds = None
-    if config.attention.kind == "hard":
-        from training.evaluation.bounds import quick_bounds as bounds
-    return Features(
-        origin_of(config),
-        teachers_of(config.attention, config.fit),
-        objective_of(config, data.table, data.vocabulary),
-        bounds,
+    own = not begun and config.init_from is None
+    size = len(data.vocabulary)
+    model = new_model(config.captioner, size, config.fit.precision, own, strategy)
+    if config.init_from is not None and not begun:
+        from training.run.first_weights import give_weights
+
+        say(give_weights(config.init_from, model, data))
+    return model
+
+
+def kept_words_of(config: RunConfig, run_dir: Path | None = None) -> tuple[str, ...]:
+    """Returns words of `init_from` that the captions may lack, see `keep_words`.
+
+    Once the run in `run_dir` is begun, they are among its own.
+    """
+    if not config.keep_words:
+        return ()
+    begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
+    kept = read_vocabulary(run_dir if begun else published.locate(config.init_from))
+    same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
+    return kept.words if same else ()
+
+
+def compile_model(
+    model: Captioner,
+    objective: Objective,
+    optimizer: OptimizerConfig,
+    steps: int,
+    fit: FitConfig,
+    seed: int,
+) -> None:
+    """Gives the model its optimizer and its objective.
+
+    Args:
+        model: The captioner.
+        objective: What to minimise.
+        optimizer: The optimizer and its schedule.
+        steps: Steps per epoch, for the schedule.
+        fit: The training loop.
+        seed: Seed of the draws.
+    """
+    model.compile(
+        optimizer=make_optimizer(
+            optimizer,
+            steps,
+            fit.epochs,
+            model.encoder.trainable_variables,
+            optimizer.encoder_learning_rate,
+        ),
+        objective=objective,
+        clip_norm=optimizer.clip_norm,
+        seed=seed,
+        jit_compile=fit.jit_compile,
     )
 
 
-def origin_of(config: RunConfig) -> Origin | None:
-    """Returns the captioner that a run starts from; None for new weights."""
-    if config.init_from is None:
-        return None
-    from training.run.first_weights import TrainedOrigin
-
-    return TrainedOrigin(config.init_from)
-
-
-def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
-    """Returns what teaches beside the captions."""
-    file = Path(attention.teacher) if attention.teacher else None
-    teachers: list[Teacher] = []
-    if attention.supervision_weight:
-        from training.teachers.boxes import box_teacher
-
-        teachers.append(box_teacher(file))
-    if fit.distillation_weight:
-        from training.teachers.distillation import prediction_teacher
-
-        teachers.append(prediction_teacher(Path(fit.predictions), fit.distillation_weight))
-    return teachers
-
-
-def objective_of(config: RunConfig, table: CaptionTable, vocabulary: Vocabulary) -> Objective:
-    """Returns the objective of given captions, or of captions that are drawn and rewarded."""
-    if config.reward.metric == "none":
-        fit = config.fit
-        return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
-    from training.teachers.rewards import reward_objective
-
-    parts = config.reward, config.attention, config.search
-    return reward_objective(*parts, table, vocabulary, config.data.language)
-
-
-def kept_words_of(config: RunConfig, run_dir: Path | None = None) -> dict[str, str]:
-    """Returns words of `init_from` that the captions may lack, see `keep_words`."""
-    if not config.keep_words:
-        return {}
-    from training.run.first_weights import kept_words
-
-    return kept_words(config.init_from, config.data, run_dir)
+def describe_model(model: Captioner, batch_size: int) -> str:
+    """Describes encoder and decoder in two sentences, then the objective, a constant per line."""
+    encoder, (height, width) = model.encoder, model.encoder.grid
+    count = lambda layer: sum(int(tf.size(v)) for v in layer.trainable_variables) / 1e6  # noqa: E731
+    part = "frozen"
+    if model.config.encoder.trainable:
+        first = model.config.encoder.trainable_from
+        part = f"trained{f' from {first}' if first else ''} ({count(encoder):.2f} M weights)"
+    parts = (
+        f"Encoder: {model.config.encoder.name}, {encoder.tap}, {height} x {width} x "
+        f"{encoder.annotation_dim}, {part}. Decoder: {model.config.attention.kind} attention, "
+        f"{count(model.decoder):.2f} M weights."
+    )
+    constants = model.objective.describe(batch_size).items()
+    return "\n".join([parts, *(f"  {name}: {value}" for name, value in constants)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -12,11 +11,8 @@ import numpy as np
 
 from sat_tf.captioner import Captioner
 from sat_tf.inference import load as runs
-from sat_tf.inference import published
-from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from sat_tf.util.errors import RunError, invalid_value
-from training.data.config import DataConfig
 from training.data.inputs import Data
 from training.run.checkpoints import unfinished_note
 from training.run.recipes import NEW_WORDS
@@ -24,46 +20,34 @@ from training.run.recipes import NEW_WORDS
 _SHOWN = 4  # names of weights in a message
 
 
-def kept_words(init_from: str, data: DataConfig, run_dir: Path | None = None) -> tuple[str, ...]:
-    """Returns the words that a run keeps of `init_from`, see `keep_words`.
+def give_weights(init_from: str, model: Captioner, data: Data) -> str:
+    """Gives a run's model the weights of a trained captioner.
 
-    Args:
-        init_from: The captioner that the run starts from.
-        data: The run's data set, whose language and tokens it must share.
-        run_dir: The run's folder; once it is begun, they are among its own.
+    Returns:
+        Lines that say which words it knows.
+
+    Raises:
+        ValueError: It is not a finished run, or has other shapes.
     """
-    begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
-    kept = read_vocabulary(run_dir if begun else published.locate(init_from))
-    same = (kept.unit, kept.language) == (data.unit, data.language)
-    return kept.words if same else ()
-
-
-@dataclass(frozen=True)
-class TrainedOrigin:
-    """Gives a run the weights of a trained captioner, see `inputs.Origin`."""
-
-    name: str
-
-    def give_weights(self, model: Captioner, data: Data) -> str:
-        words, special = data.vocabulary, len(SPECIAL_TOKENS)
-        counts = np.bincount(data.table.tokens.flat, minlength=len(words))
-        found = start_from(self.name, model, words, counts=counts)
-        theirs, notes = found.vocabulary, unfinished_note(found.path)
-        said = f"Initialized with the weights of {self.name}"
-        if theirs != words:
-            own = counts[special:] > 0  # the others are kept
-            known, total = np.count_nonzero(own & (_rows(theirs, words)[special:] >= 0)), own.sum()
-            said += f", which knows {known:,} of the {total:,} {words.unit}"
-            if 2 * known < total:
-                best = f"`{' '.join(NEW_WORDS)}` was best for captions in another language"
-                notes = (f"Most words are new to it: {best}.", *notes)
-            if not known:
-                gives = "It gives encoder, attention and LSTM, and no word. If the captions are in "
-                notes = (
-                    f"{gives}its language, check `--data.tokens` and the caption file.",
-                    *notes,
-                )
-        return "\nNote: ".join([f"{said}.", *notes])
+    words, special = data.vocabulary, len(SPECIAL_TOKENS)
+    counts = np.bincount(data.table.tokens.flat, minlength=len(words))
+    found = start_from(init_from, model, words, counts=counts)
+    theirs, notes = found.vocabulary, [*unfinished_note(found.path)]
+    said = f"Initialized with the weights of {init_from}"
+    if theirs != words:
+        own = counts[special:] > 0  # the others are kept
+        known, total = np.count_nonzero(own & (_rows(theirs, words)[special:] >= 0)), own.sum()
+        said += f", which knows {known:,} of the {total:,} {words.unit}"
+        if 2 * known < total:
+            best = f"`{' '.join(NEW_WORDS)}` was best for captions in another language"
+            notes.insert(0, f"Most words are new to it: {best}.")
+        if not known:
+            notes.insert(
+                0,
+                "It gives encoder, attention and LSTM, and no word. If the captions are in its "
+                "language, check `--data.tokens` and the caption file.",
+            )
+    return "\nNote: ".join([f"{said}.", *notes])
 
 
 def start_from(

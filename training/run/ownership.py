@@ -26,7 +26,7 @@ from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import NO_LOCKS, write_all
 from training.data.captions import Amount
 from training.data.dataset import Dataset
-from training.data.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs, Origin
+from training.data.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs
 from training.run.checkpoints import another
 from training.run.config import read_run_config
 from training.run.strategy import is_chief, on_chief
@@ -196,7 +196,7 @@ def _is_foreign(folder: RunFolder) -> bool:
 def begin_run(
     folder: RunFolder,
     config_text: str,
-    origin: Origin | None,
+    init_from: str | None,
     data: Data,
     inputs: Inputs,
     dataset: Dataset,
@@ -207,7 +207,7 @@ def begin_run(
     Args:
         folder: The run's folder.
         config_text: Content of config.json.
-        origin: The captioner that the run starts from, if any.
+        init_from: The captioner that the run starts from, if any.
         data: The splits.
         inputs: Their inputs, and what teaches beside the captions.
         dataset: The data set that the splits are of, to be written down.
@@ -224,7 +224,7 @@ def begin_run(
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
     for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
         known.unlink(missing_ok=True)
-    claim(folder.path, config_text, origin and origin.name, records)
+    claim(folder.path, config_text, init_from, records)
     dataset.write(folder.dataset)
     if data.config.name != "scenes" and not folder.contact_sheet.exists():
         from training.data.contact_sheet import write_contact_sheet

@@ -128,8 +128,9 @@ class CheckpointAndStop(keras.callbacks.Callback):
 
     def _is_told_to_stop(self, step: int) -> bool:
         """Learns of a signal that any worker has received: all of them save and end together."""
-        self._interrupts.waiting = heard(self._interrupts.waiting, SIGNALS, step)
-        return self._interrupts.waiting is not None
+        number = heard(self._interrupts.waiting, SIGNALS, step)
+        self._interrupts.waiting = number or self._interrupts.waiting
+        return number is not None
 
     def _means(self) -> list[keras.Variable]:
         return [variable for metric in self.model.metrics for variable in metric.variables]

@@ -28,8 +28,6 @@ def test_a_run_to_start_from_that_does_not_exist_is_an_error(capsys, tmp_path, m
     assert "`--init-from`: expected the folder of a finished run or" in capsys.readouterr().err
     assert train.main(["--init-from", "flickr8k_sof"]) == 2
     assert "did you mean flickr8k_soft?" in capsys.readouterr().err
-    assert train.main(["--recipe", "ram_28", "--init-from", "flickr8k_soft"]) == 2
-    assert "`--init-from`: expected the folder of a finished run, got" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -135,4 +133,8 @@ def test_help_names_recipes_and_the_keys_used_most_in_two_screens(capsys):
     assert "start with scenes_soft" in short and "folder_soft" in short and "--help-all" in short
     keys = re.findall(r"--[a-z]+\.[a-z-]+", short)
     assert len(keys) > 9 and all(f"{key} " in whole for key in keys)
-    assert "--model.glimpses" in help_of("--recipe", "ram_28", "--help-all")
+
+
+def test_a_digit_recipe_is_answered_with_its_command(capsys):
+    status, said = exit_of(capsys, train.main, "--recipe", "ram_28")
+    assert status == 2 and "`python -m digits.train --recipe ram_28`" in said
