@@ -183,11 +183,9 @@ def _markdown(report: Mapping[str, Any]) -> str:
     if report.get("notes"):
         parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
     rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
-    single = {k: v for k, v in rest.items() if not isinstance(v, Mapping)}
-    if single:
-        parts += ["## Run", markdown_table(("key", "value"), single.items())]
-    for name, section in rest.items():
-        if isinstance(section, Mapping) and section:
-            heading = name.replace("_", " ").capitalize()
-            parts += [f"## {heading}", markdown_table(("key", "value"), flat(section).items())]
+    sections = {"run": {k: v for k, v in rest.items() if not isinstance(v, Mapping)}}
+    sections |= {k: v for k, v in rest.items() if isinstance(v, Mapping)}
+    for name, section in sections.items():
+        table = markdown_table(("key", "value"), flat(section).items())
+        parts += [f"## {name.replace('_', ' ').capitalize()}", table] if section else []
     return "\n\n".join(parts) + "\n"

@@ -131,37 +131,34 @@ def captions_of(
 def _renamed(
     split: Split, captions: Mapping[str, str], named: set[str], known: set[str], path: Path
 ) -> Mapping[str, str]:
-    """Reads names as ids, as names without suffix or below a folder: one reading, or none."""
+    """Reads names as ids, as names without suffix or as longer paths: one reading, or none."""
     stems = [str(PurePosixPath(name).with_suffix("")) for name in known]
     single = {stem for stem, count in Counter(stems).items() if count == 1}
     by_stem = {stem: n for stem, n in zip(stems, known, strict=True) if stem in single}
-    readings = {}
-    for kind, names in (("ids of the caption file", split.identifiers), ("file names", by_stem)):
+    readings = []
+    for names in (split.identifiers, by_stem, _without_folder(captions, named)):
         found = {names.get(name, name): text for name, text in captions.items()}
-        if found.keys() <= known and not named.isdisjoint(found):
-            readings[kind] = found
-    if len(readings) == 2 and len({tuple(sorted(one.items())) for one in readings.values()}) == 2:
+        whole = len(found) == len(captions) and found.keys() <= known
+        if whole and not named.isdisjoint(found) and found not in readings:
+            readings.append(found)
+    if len(readings) > 1:
         name = next(iter(captions))
         as_id, as_name = split.identifiers.get(name, name), by_stem.get(name, name)
         raise DataError(
             f"{path}: {name!r} can be the id of {as_id!r} or the name of {as_name!r}, as all its "
             f"names can. Write file names, such as {as_name!r}, as `image_id`."
         )
-    return next(iter(readings.values()), None) or _without_folder(captions, named, known)
+    return readings[0] if readings else captions
 
 
-def _without_folder(
-    captions: Mapping[str, str], named: Collection[str], known: set[str]
-) -> Mapping[str, str]:
-    """Removes the folder that stands before all names, if known names of images remain."""
+def _without_folder(captions: Mapping[str, str], named: set[str]) -> dict[str, str]:
+    """Names without the folder that stands before the first one of an image of the split."""
     for path in captions:
-        parts = path.split("/")
-        for start in range(1, len(parts)):
-            folder = "/".join(parts[:start]) + "/"
-            rest = {name.removeprefix(folder): text for name, text in captions.items()}
-            if path.removeprefix(folder) in named and rest.keys() <= known:
-                return rest
-    return captions
+        for start in range(1, path.count("/") + 1):
+            folder = "/".join(path.split("/")[:start]) + "/"
+            if path.removeprefix(folder) in named:
+                return {name: name.removeprefix(folder) for name in captions}
+    return {}
 
 
 def _can_be_read(example: Example) -> bool:
