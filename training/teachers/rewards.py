@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
+from operator import or_
 
 import numpy as np
 
@@ -109,22 +111,16 @@ class BleuReward(CaptionReward):
     """
 
     def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
-        self._most: list[Counter[Gram]] = []
-        self._lengths: list[list[int]] = []
-        for group in references:
-            captions = [words_of(caption) for caption in group]
-            most: Counter[Gram] = Counter()
-            for words in captions:
-                most |= count_grams(words)
-            self._most.append(most)
-            self._lengths.append(sorted(map(len, captions)))
+        captions = [[*map(words_of, group)] for group in references]
+        none: Counter[Gram] = Counter()
+        self._most = [functools.reduce(or_, map(count_grams, group), none) for group in captions]
+        self._lengths = [sorted(map(len, group)) for group in captions]
 
     def score(self, words: Sequence[int], image: int) -> float:
         """Computes the brevity penalty times the mean precision, 0 to 10."""
-        length, most = len(words), self._most[image]
-        correct = [0] * ORDERS
+        length, correct = len(words), [0] * ORDERS
         for gram, count in count_grams(words).items():
-            correct[len(gram) - 1] += min(count, most[gram])
+            correct[len(gram) - 1] += min(count, self._most[image][gram])
         # A caption of three words has no n-gram of four words: precision 0.
         precisions = [right / max(length - n, 1) for n, right in enumerate(correct)]
         closest = min(self._lengths[image], key=lambda other: abs(other - length))
