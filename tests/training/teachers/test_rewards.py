@@ -156,9 +156,9 @@ def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):
 
     monkeypatch.setattr("sat_tf.scores.meteor_scoring.check_tables", missing)
     plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
-    check(RunConfig(init_from="RUN", reward=plain))
+    check(RunConfig(init_from="RUN", reward=plain), "default")
     with pytest.raises(ValueError, match="--reward.meteor_weight.*0 without METEOR.*got 2"):
-        check(RunConfig(init_from="RUN", reward=weighted))
+        check(RunConfig(init_from="RUN", reward=weighted), "default")
     with pytest.raises(ValueError, match="meteor_weight.*0 for captions of characters"):
         RunConfig(
             init_from="RUN",
