@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from sat_tf.inference.confidence import UNLIKE, is_unlike
+from sat_tf.inference.confidence import remark
 from sat_tf.inference.litert_captioner import LiteRTCaptioner, load
 from sat_tf.util.commands import exit_status, printable, program
 
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
             pixels = read_pixels(photo, PHOTOGRAPH, captioner.settings.resize)
             save_attention_figure(figure, pixels, caption)
         print(printable(f"{path}: {caption.text}  ({caption.score:.2f})"), flush=True)
-        if is_unlike(caption.familiarity):
-            print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)
+        if sentence := remark(caption.familiarity, caption.confidence).sentence:
+            print(printable(f"{path}: {sentence}"), file=sys.stderr)
     if failed:
         print(f"{failed} of {len(arguments.images)} images could not be read.", file=sys.stderr)
     return 1 if failed else 0

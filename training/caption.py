@@ -16,7 +16,7 @@ from sat_tf.images.pillow import read_pixels
 from sat_tf.inference import load as runs
 from sat_tf.inference import published
 from sat_tf.inference.batch import image_files, read_ahead, try_decode
-from sat_tf.inference.confidence import UNLIKE, is_unlike
+from sat_tf.inference.confidence import remark
 from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.inference.run_folder import RunFolder, data_of
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START
@@ -105,8 +105,8 @@ def run(arguments: Arguments) -> int:
         else:
             drawn = f", {figure}" if figure else ""
             print(printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"))
-            if is_unlike(caption.familiarity):
-                print(printable(f"{path}: {UNLIKE}"), file=sys.stderr)
+            if sentence := remark(caption.familiarity, caption.confidence).sentence:
+                print(printable(f"{path}: {sentence}"), file=sys.stderr)
     if arguments.html is not None:
         common = viewer.common_facts(captioner, arguments.run_dir.name)
         write_atomically(arguments.html, viewer.report_page("Captions", entries, common=common))

@@ -13,7 +13,7 @@ import tyro
 from sat_tf.images.pillow import decode, read_content, read_pixels
 from sat_tf.inference import load as runs
 from sat_tf.inference import published
-from sat_tf.inference.confidence import UNLIKE, is_unlike
+from sat_tf.inference.confidence import remark
 from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.util.commands import check_folder, exit_status, parse_flags, printable
 from sat_tf.util.errors import invalid_value
@@ -69,8 +69,8 @@ def run(arguments: Arguments) -> None:
         print(printable(f"Not known, and read as <unk>: {', '.join(found.unknown)}."))
     else:
         print(f"log p of the whole: {found.log_prob:.2f} nats, its end among them.")
-    if is_unlike(found.familiarity):
-        print(UNLIKE)
+    if sentence := remark(found.familiarity).sentence:
+        print(sentence)
     if figure:
         print(printable(f"Figure: {figure}"))
 

@@ -94,10 +94,6 @@ class _Part:
             )
         return found
 
-    @classmethod
-    def _of(cls, values: Mapping[str, Any]) -> Self:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, eq=False)
 class Familiarity(_Part):
@@ -310,22 +306,8 @@ def limits_in(
     encoder: Sequence[str] | None = None,
     captioner: Sequence[str] | None = None,
 ) -> Limits:
-    """Reads the files of limits by name; of any weights without SHA-256 of them.
-
-    Raises:
-        RunError: A file is damaged, or of other weights.
-    """
-    kinds = (Familiarity, FAMILIARITY, encoder), (Confidence, CONFIDENCE, captioner)
+    """Reads the files of limits by name, see `read_limits`; of any weights by default."""
     return Limits(
-        *(kind.read(paths[name], of) if name in paths else None for kind, name, of in kinds)
+        Familiarity.read(paths[FAMILIARITY], encoder) if FAMILIARITY in paths else None,
+        Confidence.read(paths[CONFIDENCE], captioner) if CONFIDENCE in paths else None,
     )
-
-
-def is_unlike(familiarity: float | None) -> bool:
-    """Returns True if a photograph is unlike the training data."""
-    return remark(familiarity).level == "unlike"
-
-
-def remarks(familiarity: float | None, confidence: float | None) -> list[str]:
-    """Returns the sentence of `remark` as a list, empty without one."""
-    return [sentence] if (sentence := remark(familiarity, confidence).sentence) else []

@@ -49,20 +49,6 @@ class Rows(Sequence[np.ndarray]):
         start, end = self._places[row : row + 2]
         return self.flat[start:end].astype(np.int32, copy=False)
 
-    def with_number(self, number: int) -> int:
-        """Returns how many rows have a number."""
-        places = np.flatnonzero(self.flat == number)
-        return len(np.unique(np.searchsorted(self._places, places, "right")))
-
-    def different(self) -> int:
-        """Returns the number of different rows that are not empty."""
-        count, lengths = 0, self.lengths
-        for length in np.unique(lengths[lengths > 0]):
-            starts = self._places[:-1][lengths == length]
-            rows = self.flat[starts[:, None] + np.arange(length)]
-            count += len(np.unique(rows.view(np.dtype((np.void, rows.itemsize * int(length))))))
-        return count
-
     def take(self, rows: np.ndarray) -> Self:
         """Returns some rows, by their numbers or a mask."""
         return type(self).of(self[row] for row in np.arange(len(self))[rows])
@@ -84,36 +70,6 @@ class Rows(Sequence[np.ndarray]):
         for start, end in zip(self._places[:-1][long], self._places[1:][long], strict=True):
             kept[start + most - 1 : end - 1] = False
         return type(self)(self.flat[kept], np.minimum(lengths, most))
-
-
-@dataclass(frozen=True)
-class Amount:
-    """Size and variety of training data.
-
-    Attributes:
-        images: Number of images.
-        captions: Number of captions with a word.
-        distinct: Number of different ones among them.
-        common: Share of their words that are words of at least half of them.
-    """
-
-    images: int
-    captions: int
-    distinct: int
-    common: float
-
-    @classmethod
-    def of(cls, images: int, captions: Rows) -> Self:
-        """Counts captions, each a row of the numbers of its words."""
-        number = int(np.count_nonzero(captions.lengths))
-        counts = np.bincount(captions.flat)
-        in_captions = np.zeros_like(counts)
-        frequent = np.flatnonzero(counts >= number / 2)  # few words: the others cannot be common
-        for word in frequent:
-            in_captions[word] = captions.with_number(word)
-        common = counts[in_captions >= max(number / 2, 1)].sum()
-        share = round(float(common / max(captions.flat.size, 1)), 4)
-        return cls(images, number, captions.different(), share)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from sat_tf.util.text_tables import counted
 from training.data.batches import Shard, Teaching, training_batches
-from training.data.captions import (
-    Amount,
-    CaptionTable,
-    check_vocabulary,
-    learn_vocabulary,
-    split_captions,
-)
+from training.data.captions import CaptionTable, check_vocabulary, learn_vocabulary, split_captions
 from training.data.config import DataConfig
 from training.data.dataset import Dataset
 from training.data.examples import Split, line_of
@@ -48,7 +42,6 @@ class Data:
         train: The training split.
         dev: The dev split.
         vocabulary: Words of the training captions.
-        amount: Size and variety of the training split.
         table: The training captions as ids.
         dev_table: The dev captions as ids.
     """
@@ -57,7 +50,6 @@ class Data:
     train: Split
     dev: Split
     vocabulary: Vocabulary
-    amount: Amount
     table: CaptionTable
     dev_table: CaptionTable
 
@@ -155,8 +147,7 @@ def load_data(
         found.table(vocabulary).cut(config.max_length) for found in (words, dev_words)
     )
     check_vocabulary(config, vocabulary)
-    amount = Amount.of(len(train), words.rows)
-    return Data(config, train, dev, vocabulary, amount, table, dev_table)
+    return Data(config, train, dev, vocabulary, table, dev_table)
 
 
 def open_inputs(

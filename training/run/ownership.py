@@ -24,7 +24,6 @@ from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import flat, to_dict
 from sat_tf.util.files import NO_LOCKS, write_all
-from training.data.captions import Amount
 from training.data.dataset import Dataset
 from training.data.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs
 from training.run.checkpoints import another
@@ -218,8 +217,7 @@ def begin_run(
     """
     check_data(folder, data.vocabulary, inputs.contents)
     images = len(data.train) - len(inputs.train.known)
-    amount = dataclasses.replace(data.amount, images=images)
-    records = data_records(folder, data.vocabulary, inputs.contents, amount)
+    records = data_records(folder, data.vocabulary, inputs.contents, images)
     records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
     for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
@@ -262,12 +260,12 @@ def data_records(
     folder: RunFolder,
     vocabulary: Vocabulary,
     contents: Mapping[str, Contents],
-    amount: Amount | None = None,
+    images: int | None = None,
 ) -> dict[Path, Any]:
-    """Returns what `check_data` compares, and how much data there is, by the paths of the files."""
+    """Returns what `check_data` compares, and how many training images there are, by file."""
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
     values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint()))
-    values |= {} if amount is None else {"amount": dataclasses.asdict(amount)}
+    values |= {} if images is None else {"amount": {"images": images}}
     return {folder.vocabulary: vocabulary.to_json() + "\n", folder.data: values}
 
 

@@ -18,7 +18,6 @@ def lists(rows: Rows) -> list[list[int]]:
 def test_rows_are_framed_cut_and_taken_as_lists_are():
     rows = Rows.of(ROWS)
     assert lists(rows) == ROWS and len(rows) == 5
-    assert [rows.with_number(n) for n in (1, 2, 4, 9)] == [2, 2, 2, 0]
     assert lists(rows.framed(1, 2)) == [[1, *row, 2] for row in ROWS]
     for most in (2, 3, 9):
         assert lists(rows.cut(most)) == [[*row[: most - 1], *row[most - 1 :][-1:]] for row in ROWS]
