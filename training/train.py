@@ -223,8 +223,7 @@ def train(
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
     check_equal("weights", lambda: state.digest())
-    done = lambda: progress.epoch * steps + progress.step  # noqa: E731
-    logs.remove_from(folder.logs, progress.epoch, done())
+    logs.remove_from(folder.logs, progress.epoch)
 
     dev = functools.cache(lambda: validation_of(model, data, inputs, fit))
     all_callbacks = [
@@ -233,9 +232,8 @@ def train(
             logs.AttentionCollapseWarning(),
             logs.LearningRate(),
             logs.TensorBoardScalars(folder.logs),
-            logs.TensorBoardSteps(folder.logs, done),
             logs.TensorBoardFigures(lambda: dev().figures(), folder.logs),
-            logs.EpochProgress(fit.epochs, steps),
+            logs.EpochProgress(fit.epochs, steps, fit.validation_images or len(data.dev)),
             logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
         ),
         CheckpointAndStop(state, progress, fit, steps, folder.best_weights, interrupts),

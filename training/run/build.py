@@ -115,7 +115,7 @@ def compile_model(
 
 
 def describe_model(model: Captioner, batch_size: int) -> str:
-    """Describes encoder and decoder in two sentences, then the objective, a constant per line."""
+    """Describes encoder and decoder, then the constants of the objective but those that are 0."""
     encoder, (height, width) = model.encoder, model.encoder.grid
     count = lambda layer: sum(int(tf.size(v)) for v in layer.trainable_variables) / 1e6  # noqa: E731
     part = "frozen"
@@ -128,4 +128,4 @@ def describe_model(model: Captioner, batch_size: int) -> str:
         f"{count(model.decoder):.2f} M weights."
     )
     constants = model.objective.describe(batch_size).items()
-    return "\n".join([parts, *(f"  {name}: {value}" for name, value in constants)])
+    return "\n".join([parts, *(f"  {name}: {value}" for name, value in constants if value)])

@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_MEANS
-from sat_tf.train_step import spans_workers
 from sat_tf.util.commands import progress_bar
 from sat_tf.util.files import sync, write_json
 from sat_tf.util.text_tables import counted
@@ -39,7 +38,6 @@ _GROUPS = {
     "attention": ("beta", *ATTENTION_MEANS),
     "scores": ("bleu_4", "cider", "distinct", "error", "accuracy"),
 }
-_POINT_EVERY = 20  # steps
 
 
 class Validate(keras.callbacks.Callback):
@@ -100,41 +98,6 @@ class TensorBoardScalars(_TensorBoard):
             self._write(part, values, epoch)
 
 
-class TensorBoardSteps(_TensorBoard):
-    """Writes the loss of every twentieth batch.
-
-    Logs are means over the epoch so far; the difference of their sums is the batch alone. Runs of
-    several processes write none.
-
-    Args:
-        log_dir: Folder of the logs.
-        position: Returns the steps taken so far.
-    """
-
-    def __init__(self, log_dir: Path, position: Callable[[], int]) -> None:
-        super().__init__(log_dir, "steps")
-        self._position = position
-
-    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
-        self._step = self._position()
-        alone = not spans_workers(self.model.distribute_strategy)  # else all would have to read
-        self._due = alone and self._step % _POINT_EVERY == 0
-        if self._due:
-            self._before = self._sums()
-
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        if self._due:
-            sums, weights = self._sums() - self._before
-            names = self.model.metrics[0].names
-            means = {n: s / w for n, s, w in zip(names, sums, weights, strict=True) if w}
-            values = {f"steps/{name}": means[name] for name in ("loss", "nll") if name in means}
-            self._write("steps", values, self._step)
-
-    def _sums(self) -> np.ndarray:
-        means = self.model.metrics[0]
-        return np.stack([means.sums, means.weights])
-
-
 class TensorBoardFigures(_TensorBoard):
     """Writes figures of the model after each epoch."""
 
@@ -170,39 +133,25 @@ def read_scalar(folder: Path, tag: str) -> list[tuple[int, float]]:
 
 
 @on_chief
-def remove_from(log_dir: Path, epoch: int, step: int = 0) -> None:
+def remove_from(log_dir: Path, epoch: int) -> None:
     """Removes the records of `epoch` (from 0) and later ones, which are about to be logged again.
 
     A process that was killed between logging an epoch and saving its checkpoint would otherwise
     leave two points there. Half-written records are removed as well.
-
-    Args:
-        log_dir: Folder of the logs.
-        epoch: Epochs done.
-        step: Steps done in all epochs together, for the records of steps.
     """
     for path in sorted(log_dir.rglob("*tfevents*")):
-        first = step if path.parent.name == "steps" else epoch
-        records, whole = [], True
-        try:
+        kept, late = [], False
+        with contextlib.suppress(tf.errors.DataLossError):
             for record in tf.data.TFRecordDataset(str(path)):
-                records.append(record.numpy())
-        except tf.errors.DataLossError:
-            whole = False
-        kept = [record for record in records if not _is_late(record, first)]
-        if len(kept) == len(records) and whole:
-            continue
+                event = tf.compat.v1.Event.FromString(record.numpy())
+                late = late or (event.HasField("summary") and event.step >= epoch)
+                kept += [] if late else [record.numpy()]
         temporary = path.with_name(".writing-events")
         with tf.io.TFRecordWriter(str(temporary)) as writer:
             for record in kept:
                 writer.write(record)
         sync(temporary)
         os.replace(temporary, path)
-
-
-def _is_late(record: bytes, first: int) -> bool:
-    event = tf.compat.v1.Event.FromString(record)
-    return event.HasField("summary") and event.step >= first
 
 
 class NoteUnreadable(keras.callbacks.Callback):
@@ -235,19 +184,19 @@ class NoteUnreadable(keras.callbacks.Callback):
 
 
 class EpochProgress(keras.callbacks.Callback):
-    """Shows a bar with three metrics in a terminal, a line every half minute in a log.
+    """Shows a bar with three metrics, and a line of all scores after each epoch.
 
-    Keras' own bar shows all metrics, which wraps in a terminal of 100 columns, and shows nothing in
-    a log before the end of an epoch.
+    Keras' own bar shows all metrics, which wraps in a terminal of 100 columns.
 
     Args:
         epochs: Epochs of the run.
         steps: Steps of a whole epoch.
+        images: Dev images that are captioned after each epoch, named beside their CIDEr.
     """
 
-    def __init__(self, epochs: int, steps: int) -> None:
+    def __init__(self, epochs: int, steps: int, images: int | None = None) -> None:
         super().__init__()
-        self._epochs, self._steps = epochs, steps
+        self._epochs, self._steps, self._images = epochs, steps, images
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._title, self._begun = f"Epoch {epoch + 1}/{self._epochs}", time.monotonic()
@@ -263,8 +212,14 @@ class EpochProgress(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._set_metrics(logs)
         self._bar.close()
-        scores = ", ".join(f"{name} {_short(float(value))}" for name, value in logs.items())
-        print(f"{self._title}: {time.monotonic() - self._begun:.0f} s, {scores}", flush=True)
+        names = {"val_cider": f"CIDEr (of {self._images:,})"} if self._images else {}
+        scores = [
+            f"{names.get(name, name)} {_short(value)}"
+            for name, value in logs.items()
+            if float(value) != 0.0 or name.startswith("val_")
+        ]
+        seconds = time.monotonic() - self._begun
+        print(f"{self._title}: {seconds:.0f} s, {', '.join(scores)}", flush=True)
 
     def _set_metrics(self, logs: Mapping[str, float]) -> None:
         first = [name for name in _ON_THE_BAR if name in logs] or list(logs)
@@ -290,13 +245,11 @@ class AttentionCollapseWarning(keras.callbacks.Callback):
         entropy, variation = logs.get("alpha_entropy"), logs.get("alpha_variation")
         if entropy is None:
             return
+        collapse = None
         if entropy > UNIFORM_ENTROPY:
-            self._warn(epoch, "uniform", f"entropy is {entropy:.3f} of log L")
+            collapse = f"uniform (entropy is {entropy:.3f} of log L)"
         elif variation < CONSTANT_VARIATION:
-            self._warn(epoch, "constant over time", f"alpha_variation is {variation:.4f}")
-
-    def _warn(self, epoch: int, collapse: str, evidence: str) -> None:
-        warnings.warn(
-            f"Epoch {epoch + 1}: attention has collapsed, it is {collapse} ({evidence}).",
-            stacklevel=2,
-        )
+            collapse = f"constant over time (alpha_variation is {variation:.4f})"
+        if collapse:
+            message = f"Epoch {epoch + 1}: attention has collapsed, it is {collapse}."
+            warnings.warn(message, stacklevel=2)
