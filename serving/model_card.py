@@ -37,7 +37,7 @@ REST: `POST http://127.0.0.1:8501/v1/models/{name}:predict` with
 `{{"instances": [{{"image_bytes": {{"b64": "..."}}}}]}}`.
 
 The EXIF orientation is ignored: turn photographs upright before sending them. For a file that is
-not a JPEG, PNG, GIF, BMP or WebP image, or has too many pixels, `valid` is false, the caption is
+not a JPEG or PNG image, or has too many pixels, `valid` is false, the caption is
 empty and `reasons` says why; the other images of the request are still answered. `scores` can be
 compared among the captions of one image only.
 
