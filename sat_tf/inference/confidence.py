@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 UNFAMILIAR = 0.02
 """Familiarity below which a photograph is unlike the training data."""
+LEAST_DEV = 50
+"""Dev images from which a familiarity can fall below `UNFAMILIAR`."""
 USUAL = 1 / 3
 """Confidence from which people often use a caption's words; people's own captions: 0.226."""
 LEVELS = 201

@@ -317,11 +317,10 @@ def identify(images: Sequence[AnyImage], cache_dir: Path) -> list[str | None]:
     found: list[str | None] = [None] * len(images)
     for home, places in homes.items():
         name = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:16]
-        of_home = [images[place] for place in places]
-        for place, sha256 in zip(
-            places, _of_home(of_home, cache_dir / "digests" / f"{name}.json"), strict=True
-        ):
-            found[place] = sha256
+        kept = cache_dir / "digests" / f"{name}.json"
+        digests = _of_home([images[place] for place in places], kept)
+        for place, digest in zip(places, digests, strict=True):
+            found[place] = digest
     return found
 
 

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +77,11 @@ class Records:
         path: The file; its notes have the suffix .json.
         fingerprint: All that the content depends on, see `fingerprint`.
         shape: `(images, views, L, D)`.
-        details: Further notes, for people.
     """
 
     path: Path
     fingerprint: str
     shape: tuple[int, int, int, int]
-    details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def record_bytes(self) -> int:
@@ -157,7 +155,7 @@ def fill(records: Records, encoder: Encoder, examples: Sequence[Example], resize
                     "skipped": notes["skipped"] | skipped,
                     "rotated": notes["rotated"] + [i for i in sorted(loader.rotated) if i < done],
                 }
-                write_notes(records, records.details | notes | now)
+                write_notes(records, notes | now)
                 noted = done
         file.truncate(count * records.record_bytes)
 
@@ -175,15 +173,14 @@ def annotated(
     for pixels, valid in loader.batches(left, batch_size):
         batch = range(start, start + len(valid))
         start = batch.stop
-        # An image that could not be hashed has no content that the store could be of.
-        check_unchanged(
-            examples,
-            [
-                index
-                for index, readable in zip(batch, valid, strict=True)
-                if index in loader.changed or (readable and not known(examples[index]))
-            ],
-        )
+        for index, readable in zip(batch, valid, strict=True):
+            # An image that could not be hashed has no content that the store could be of.
+            if index in loader.changed or (readable and not is_known(examples[index])):
+                raise DataError(
+                    f"The image {examples[index].image_id!r} changed, vanished or appeared after "
+                    "it was first read. Check the drive, wait until all images are copied and "
+                    "start the same command again: the rest of the feature store is kept."
+                )
         seen = [pixels, pixels[:, :, ::-1]][:views]
         block = np.stack([annotate(view) for view in seen], axis=1)[: len(valid)]
         block[~valid] = 0
@@ -195,22 +192,11 @@ def write_notes(records: Records, notes: dict[str, Any]) -> None:
     write_json(records.path.with_suffix(".json"), notes)
 
 
-def known(example: Example) -> bool:
+def is_known(example: Example) -> bool:
     """Returns True if the content of an image is in the fingerprint of its store."""
     image = example.image
     outside = isinstance(image, StoredImage) and image.container is None
     return example.sha256 is not None or outside or isinstance(image, np.ndarray)
-
-
-def check_unchanged(examples: Sequence[Example], changed: Sequence[int]) -> None:
-    """Raises a `DataError` if images are not those that were hashed."""
-    if changed:
-        raise DataError(
-            f"The image {examples[changed[0]].image_id!r} changed, vanished or appeared between "
-            "the first time it was read and its annotation. Check the drive, wait until the images "
-            "are all copied and start the same command again: the rest of the feature store is "
-            "kept."
-        )
 
 
 class FeatureStore:
@@ -266,20 +252,13 @@ class FeatureStore:
         if encoder.trainable:
             expected = "a frozen encoder (`--encoder.trainable False`)"
             raise invalid_value("encoder", expected, "one that is trained")
-        if not all(map(known, examples)):
+        if not all(map(is_known, examples)):
             examples = identified(examples, Path(cache_dir))
         identity = fingerprint(encoder, examples, resize, mirrored)
         (height, width), dim = encoder.grid, encoder.annotation_dim
         path = Path(cache_dir) / "features" / f"{identity[:16]}.f16"
-        details = {
-            "backbone": encoder.backbone,
-            "tap": encoder.tap,
-            "image_size": encoder.image_size,
-            "resize": resize,
-            "record": [1 + mirrored, height, width, dim],
-        }
         shape = (len(examples), 1 + mirrored, height * width, dim)
-        records = Records(path, identity, shape, details)
+        records = Records(path, identity, shape)
         with _plain_disk_errors(path):
             if not records.is_whole():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -326,14 +305,10 @@ def _plain_disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError(
-                f"No room for the feature store {path} ({error.strerror}). Finished parts are "
-                "kept: free some space and start again, or choose another folder (`--cache-dir`)."
-            ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise DataError(
-            f"The feature store {path} cannot be written: {error}. Choose another folder "
-            "(`--cache-dir`)."
+            f"{'No room for the' if full else 'Cannot write the'} feature store {path}: {error}. "
+            "Finished parts are kept: free some space, or choose another folder (`--cache-dir`)."
         ) from error
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sat_tf.inference.confidence import (
+    LEAST_DEV,
     LEVELS,
     Confidence,
     Familiarity,
@@ -26,6 +27,7 @@ from sat_tf.inference.run_folder import RunFolder
 from sat_tf.text.detokenize import primary
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import finite, write_atomically
+from sat_tf.util.text_tables import counted
 from training.evaluation.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
 
 if TYPE_CHECKING:
@@ -267,6 +269,11 @@ def learn_familiarity(
         found = fit_familiarity(*means, captioner.weights_sha256)
         write_atomically(RunFolder(captioner.path).familiarity, found.content())
         captioner.limits = Limits(found)
+        if found.images < LEAST_DEV:
+            print(
+                f"Note: with {counted(found.images, 'dev image')}, no photograph can be called "
+                f"unlike the training data; that takes {LEAST_DEV}."
+            )
     return captioner
 
 

@@ -9,7 +9,14 @@ import pytest
 
 import sat_tf
 from sat_tf.inference import published
-from sat_tf.inference.confidence import UNFAMILIAR, Confidence, Familiarity, Limits, remark
+from sat_tf.inference.confidence import (
+    LEAST_DEV,
+    UNFAMILIAR,
+    Confidence,
+    Familiarity,
+    Limits,
+    remark,
+)
 from sat_tf.inference.load import load_captioner
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
@@ -55,7 +62,7 @@ def test_at_most_one_in_fifty_new_images_of_the_same_kind_is_unlike(count):
         unlike.append(dataclasses.replace(known, levels=levels).of(new) < UNFAMILIAR)
     share = np.mean(unlike)
     assert share <= 0.025
-    assert (share > 0) == (count >= 50)
+    assert (share > 0) == (count >= LEAST_DEV)
 
 
 def test_a_caption_has_one_level_and_its_sentence():

@@ -229,9 +229,9 @@ KILLS = int(os.environ.get("SAT_TF_KILLS", "2"))
 FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "3", "--deterministic")
 FROZEN += ("--fit.batch_by", "image")
 # Moment of `killed_command.py` -> the longest wait after it, seconds.
-MOMENTS = {"store": 0.1, "shard": 0.01, "step": 0.05, "checkpoint": 0.02, "validate": 0.5}
+MOMENTS = {"store": 0.1, "notes": 0.01, "step": 0.05, "checkpoint": 0.02, "validate": 0.5}
 MOMENTS |= {"best": 0.01, "log": 0.01, "evaluate": 0.5, "report": 0.02}
-ORDER = ("store", "checkpoint", "step", "evaluate", "best", "shard", "validate", "report", "log")
+ORDER = ("store", "checkpoint", "step", "evaluate", "best", "notes", "validate", "report", "log")
 
 
 def command(folder: Path, *flags: str) -> list[str]:
@@ -254,7 +254,7 @@ def start(moment: str, call: int, wait: float, *flags: str) -> subprocess.Popen:
 def plan(kills: int, seed: int) -> list[tuple[str, int, float]]:
     """Moments, in the order a run comes to them; which call of each, and how long after it."""
     draw = random.Random(seed)
-    early, late = ("store", "shard"), ("evaluate", "report")
+    early, late = ("store", "notes"), ("evaluate", "report")
     moments = [ORDER[k % len(ORDER)] for k in range(kills)]
     moments.sort(key=lambda m: 0 if m in early else 2 if m in late else 1)
     often = ("step", "checkpoint")
