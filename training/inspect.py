@@ -6,11 +6,13 @@ images with their captions.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,18 +44,8 @@ _WORDS = {
     "pt": "um uma o a os de e em com no na",
     "nl": "een de het en op met in van zijn",
 }
-_SCRIPTS = {
-    "CJK": "zh",
-    "HIRAGANA": "ja",
-    "KATAKANA": "ja",
-    "HANGUL": "ko",
-    "CYRILLIC": "ru",
-    "THAI": "th",
-    "ARABIC": "ar",
-    "DEVANAGARI": "hi",
-    "HEBREW": "he",
-    "GREEK": "el",
-}
+_SCRIPTS = {"CJK": "zh", "HANGUL": "ko", "CYRILLIC": "ru", "THAI": "th", "ARABIC": "ar"}
+_SCRIPTS |= {"DEVANAGARI": "hi", "HEBREW": "he", "GREEK": "el"}
 _READ = 1000  # captions
 
 
@@ -165,10 +157,14 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     language = None
     if "train" in splits:
         _add_captions(found, config)
-        language = likely_language(splits["train"].captions)
-        report["next"] = next_command(
-            report["splits"]["train"]["used"], _spoken(config, language), data_dir, bool(missing)
+        language, spoken = likely_language(splits["train"].captions), config.data
+        if language and primary(spoken.language) == "en" != language:
+            spoken = dataclasses.replace(spoken, language=language)
+        used, as_spoken = (
+            report["splits"]["train"]["used"],
+            dataclasses.replace(config, data=spoken),
         )
+        report["next"] = next_command(used, as_spoken, data_dir, bool(missing))
     report["skipped"] = {name: splits[name].unusable(skipped[name]) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     read = dict.fromkeys(note for split in splits.values() for note in split.notes)
@@ -299,8 +295,6 @@ def missing_weights(weights: str | None) -> str | None:
 
 def likely_language(captions: Iterable[str]) -> str | None:
     """Returns the language that captions look like, by their letters and most frequent words."""
-    from itertools import islice
-
     texts = list(islice(captions, _READ))
     letters = (letter for text in texts for letter in text if letter.isalpha())
     scripts = Counter(unicodedata.name(letter, "?").partition(" ")[0] for letter in letters)
@@ -312,15 +306,6 @@ def likely_language(captions: Iterable[str]) -> str | None:
     first, second = sorted(scores, key=scores.get, reverse=True)[:2]
     certain = scores[first] > 1.5 * scores[second] and 10 * scores[first] > words.total()
     return first if certain else None
-
-
-def _spoken(config: RunConfig, language: str | None) -> RunConfig:
-    """The configuration with the language that captions look like, if none was given."""
-    import dataclasses
-
-    if language in (None, "en") or primary(config.data.language) != "en":
-        return config
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, language=language))
 
 
 def warnings_of(splits: dict[str, dict[str, Any]], config: RunConfig) -> Iterator[str]:

@@ -201,16 +201,9 @@ def read_folder(data_dir: Path, data: DataSet) -> Folder:
 def find_files(
     data_dir: Path, named: str | None, images: ImageFolder, read: Callable
 ) -> tuple[Found, dict[Path, str]]:
-    """Finds the caption files: those that are named, the only one, or one per split.
+    """Finds the caption files: those of `--data.captions`, the only one, or one per split.
 
-    Args:
-        data_dir: The folder.
-        named: `--data.captions`.
-        images: The images.
-        read: Reads a caption file; results are kept.
-
-    Returns:
-        The files, each with the split that its name gives; and why others are not read.
+    Returns each with the split that its name gives; and why others are not read.
 
     Raises:
         ValueError: `named` is no file.
@@ -391,16 +384,9 @@ def gather(
     images: ImageFolder,
     with_splits: bool = True,
 ) -> tuple[dict[str, Image], list[str]]:
-    """Merges the records of each image, and finds its file.
+    """Merges the records of each image and finds its file; returns name -> image, and notes.
 
-    Args:
-        files: The caption files.
-        splits: The split that each file's name gives, if any.
-        images: The images.
-        with_splits: Whether splits are read.
-
-    Returns:
-        Name -> image, in the order of the files; and notes.
+    `splits` are those that the files' names give.
 
     Raises:
         DataError: A name is that of several files, two names are of one file, or records of an
@@ -496,8 +482,7 @@ def divide(
 ) -> tuple[tuple[float, ...] | None, tuple[Path, ...], list[str]]:
     """Gives each image its split: that of its records, of lists, of its folder, or of a hash.
 
-    Returns:
-        The places of the hash, None if splits are given; the lists that were read; and notes.
+    Returns the places of the hash (None if splits are given), the lists that were read, and notes.
 
     Raises:
         DataError: A group is in two splits, or an image in two lists.

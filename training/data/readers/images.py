@@ -53,17 +53,11 @@ class ImageFolder:
         return tuple(name for name in self._files if is_image(posixpath.basename(name)))
 
     def match(self, written: str, beside: str = "") -> tuple[str, str | None]:
-        """Finds the image that a caption file means.
+        """Finds the image that a caption file in the folder `beside`, below the root, means.
 
-        That is the path as written, from the folder of the caption file or from the root; or else
-        the only file of that name, or of that stem.
-
-        Args:
-            written: The name, path or address.
-            beside: Folder of the caption file below the root.
-
-        Returns:
-            The name of the image in its data set; and that of its file, None without one.
+        That is the path as written, from that folder or from the root; or else the only file of
+        that name, or of that stem. Returns the name of the image in its data set, and that of its
+        file, None without one.
 
         Raises:
             DataError: Several files have the name.

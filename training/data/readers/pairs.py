@@ -77,12 +77,7 @@ def _record(path: Path, place: str, name: str, text: str, stored: Any = None) ->
 
 @dataclass(frozen=True)
 class TarImages(Sequence):
-    """The images of a tar, by number, read from their places.
-
-    Attributes:
-        path: The tar.
-        places: Offset and size of each.
-    """
+    """The images of a tar, by number, each with its offset and size."""
 
     path: Path
     places: tuple[tuple[int, int], ...]

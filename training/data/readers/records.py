@@ -87,12 +87,7 @@ class CaptionFile:
 
 
 def finished(path: Path, records: Iterable[Record], notes: Sequence[str] = ()) -> CaptionFile:
-    """Checks the records of a file as a whole.
-
-    Raises:
-        DataError: There are none; their lists are of single words; or their cells hold several
-            captions with a mark between.
-    """
+    """Checks that a file has records, whole captions, and one of them in each cell."""
     records = tuple(records)
     if not records:
         raise OtherFormError(f"{path} holds no image.")
@@ -128,11 +123,7 @@ def fail(path: Path, place: str, what: str) -> NoReturn:
 
 
 def captions_in(value: Any, path: Path, place: str) -> tuple[tuple[str, ...], int]:
-    """Returns the captions in a cell, and the number of missing ones.
-
-    Raises:
-        DataError: The cell holds something other than text or a list of texts.
-    """
+    """Returns the captions in a cell of text or a list of texts, and the number of missing ones."""
     if isinstance(value, str) and value.lstrip().startswith(_WRITTEN):
         value = _written_list(value, path, place)
     values = value if isinstance(value, list) else [value]
@@ -170,11 +161,7 @@ def _written_list(text: str, path: Path, place: str) -> list[Any]:
 
 
 def split_in(value: Any, path: Path, place: str) -> str | None:
-    """Returns the split that a cell names; None for an empty one.
-
-    Raises:
-        DataError: It names another split.
-    """
+    """Returns the split that a cell names; None for an empty one."""
     name = "" if value is None or value != value else str(value).strip().lower()
     if not name:
         return None
@@ -187,11 +174,7 @@ def split_in(value: Any, path: Path, place: str) -> str | None:
 
 
 def name_in(value: Any, path: Path, place: str) -> str:
-    """Returns the name of an image in a cell.
-
-    Raises:
-        DataError: It is empty or something else.
-    """
+    """Returns the name of an image in a cell."""
     if type(value) is int:
         value = str(value)
     if value is None or value != value or (isinstance(value, str) and not value.strip()):

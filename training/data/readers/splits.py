@@ -60,15 +60,9 @@ def listed_splits(
 ) -> tuple[dict[str, str], tuple[Path, ...], list[str]]:
     """Reads lists of the images of each split, such as Flickr_8k.trainImages.txt.
 
-    Each line of such a list begins with the name of an image, with or without folder and suffix.
-
-    Args:
-        folders: Where lists may be.
-        names: The images.
-        read: The caption files, which are no lists.
-
-    Returns:
-        Image -> split, empty without lists of train and of another split; the lists; and notes.
+    Each line begins with the name of an image, with or without folder and suffix. `read` are the
+    caption files, which are no lists. Returns image -> split (empty without lists of train and of
+    another split), the lists, and notes.
 
     Raises:
         DataError: An image is in the lists of two splits.

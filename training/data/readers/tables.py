@@ -72,10 +72,7 @@ class Chosen:
 def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
     """Reads a table with a row per caption or image, and any of four separators.
 
-    Args:
-        path: The file.
-        columns: Columns that the user gave.
-        known: Names of images without folder and suffix, for the suggestion in an error.
+    `known` are names of images without folder and suffix, for the suggestion in an error.
     """
     text, first = read_text(path), 1
     start, _, rest = text.lstrip("\r\n").partition("\n")
@@ -353,13 +350,7 @@ def _refuse_swallowed(
 
 @dataclass(frozen=True)
 class ParquetImages(Sequence):
-    """The images in a column of a Parquet file, by row.
-
-    Attributes:
-        path: The file.
-        column: The column's name.
-        starts: First row of each row group, then the number of rows.
-    """
+    """The images in a column of a Parquet file; `starts` has the first row of each row group."""
 
     path: Path
     column: str
