@@ -73,8 +73,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Captions the images; returns the exit status."""
     with loading():
-        from sat_tf.inference.litert_captioner import read_settings
-        from sat_tf.inference.load import graphs_of
+        from sat_tf.inference.graph_folder import copy_graphs
+        from sat_tf.inference.load import load
 
     check_spark()
     tables = [name for name in arguments.input if name.rstrip("/").endswith(".parquet")]
@@ -86,19 +86,18 @@ def run(arguments: Arguments) -> int:
         raise ValueError(
             f"The output {output} exists: choose another folder with `--output`, or remove it."
         )
-    graphs = graphs_of(arguments.run_dir)
-    settings = read_settings(graphs.folder)
-    if arguments.maps and settings.grid is None:
+    captioner = load(arguments.run_dir, "litert")
+    if arguments.maps and captioner.config.attention.kind == "none":
         raise invalid_value("--maps", "a captioner with attention", str(arguments.run_dir))
-    # Below one folder on every machine, with what the captioner knows of its limits.
-    files = {p.name: p for p in graphs.folder.iterdir() if p.is_file()} | {**graphs.limits}
     spark = open_session("sat_tf bulk captioning", arguments.master)
     try:
         images = read_tables(spark, tables) if tables else to_table(spark, paths)
-        ship(spark, files)
+        with tempfile.TemporaryDirectory() as graphs:
+            copy_graphs(captioner, Path(graphs))
+            ship(spark, {path.name: path for path in Path(graphs).iterdir()})
         cores = int(spark.conf.get("spark.task.cpus", "1"))
         caption = functools.partial(
-            caption_rows, name=graphs.name, maps=arguments.maps, cores=cores
+            caption_rows, name=captioner.path.resolve().name, maps=arguments.maps, cores=cores
         )
         # Not by mapInArrow, which needs pandas.
         rows = images.rdd.mapPartitions(caption)
@@ -184,7 +183,8 @@ def caption_rows(
     from sat_tf.inference.batch import read_ahead
 
     captioner = load_graphs(SparkFiles.get(_ARCHIVE), cores)
-    form = captioner.settings.image_size, captioner.settings.resize
+    encoder, search = captioner.config.encoder, captioner.config.search
+    form = encoder.image_size, encoder.resize
 
     def pixels(row: Row) -> tuple[str, np.ndarray | str]:
         path, *content = row
@@ -197,19 +197,16 @@ def caption_rows(
             return path, str(error)
 
     for path, image in read_ahead(rows, pixels):
-        answer = image if isinstance(image, str) else captioner.best(image)
+        answer = image if isinstance(image, str) else captioner.beams([image], search, most=1)[0][0]
         yield {"path": path, "captioner": name} | to_row(answer, maps)
 
 
 @functools.cache  # once per process: Spark gives a Python worker one task after another
 def load_graphs(folder: str, cores: int) -> LiteRTCaptioner:
-    """Loads graphs and limits, which the driver has checked."""
-    from sat_tf.inference.confidence import limit_paths, limits_in
+    """Loads graphs, with what their captioner knows of its limits."""
     from sat_tf.inference.litert_captioner import LiteRTCaptioner
 
-    captioner = LiteRTCaptioner(folder, cores)
-    captioner.limits = limits_in(limit_paths(Path(folder)))
-    return captioner
+    return LiteRTCaptioner(Path(folder), cores)
 
 
 def to_row(answer: Caption | str, maps: bool) -> dict[str, Any]:

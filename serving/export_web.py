@@ -254,13 +254,12 @@ def _add_runtime(folder: Path, archive: bytes) -> None:
 def _make(
     home: Path, name: str, captioner: TrainedCaptioner, search: SearchConfig, precision: str
 ) -> LiteRTCaptioner:
-    """Makes the graphs of a captioner in a folder; those with the same encoder share its graph."""
-    from sat_tf.inference.graphs import encoder_name, write_graphs
+    """Makes the graphs of a captioner in a folder."""
+    from sat_tf.inference.graphs import write_graphs
     from serving.signatures import known_limits
 
     folder = home / name
-    folder.mkdir()
-    write_graphs(folder, captioner, search, precision, home / encoder_name(captioner, precision))
+    write_graphs(folder, captioner, precision, search=search)
     light = LiteRTCaptioner(folder)
     light.limits = known_limits(captioner.limits, search)
     return light
@@ -272,7 +271,7 @@ def _add(
     """Adds a captioner by its graphs; returns what its page knows of it."""
     from serving.model_card import write_site_card
 
-    words, settings, limits = light.vocabulary, light.settings, light.limits
+    words, config, limits = light.vocabulary, light.config, light.limits
     between, pattern, by = words.joining()
     vocabulary = {
         "forms": words.words,
@@ -283,23 +282,23 @@ def _add(
         "kind": captioner.config.attention.kind,
         "lang": words.language or None,
         "graphs": {
-            Path(graph).stem: _named(draft, Path(graph).stem, pack_graph(path), "npz")
-            for graph, path in settings.files(light.folder).items()
+            part: _named(draft, part, pack_graph(light.folder / f"{part}.tflite"), "npz")
+            for part in published.PARTS
         },
         "vocabulary": _named(draft, "vocabulary", json.dumps(vocabulary).encode(), "json"),
         "familiarity": None,
         "confidence": None,
-        "image_size": settings.image_size,
-        "resize": settings.resize,
-        "grid": settings.grid,
-        **asdict(settings.search),
-        "forbidden": settings.search.forbidden,
+        "image_size": config.encoder.image_size,
+        "resize": config.encoder.resize,
+        "grid": light.grid if config.attention.kind != "none" else None,
+        **asdict(config.search),
+        "forbidden": config.search.forbidden,
     }
     if limits.familiarity is not None:
         found["familiarity"] = _named(draft, "familiarity", limits.familiarity.content(), "json")
     if limits.confidence is not None:
         found["confidence"] = {key: getattr(limits.confidence, key) for key in ("bias", "slopes")}
-    write_site_card(draft / "models" / f"{name}.md", captioner, settings.search, precision)
+    write_site_card(draft / "models" / f"{name}.md", captioner, config.search, precision)
     return found
 
 

@@ -52,23 +52,6 @@ compared among the captions of one image only.
   `output_filter` leaves out an output is never joined: callers among strangers, or with frames of
   several sizes, should name the outputs they need."""
 
-_LITERT_INTRODUCTION = """# Image captioner
-
-*Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) for LiteRT: three graphs with static
-shapes and built-in operations. Preprocessing and beam search are the host's:
-`sat_tf/inference` is the one in Python, and small enough to be ported."""
-
-_LITERT_CALLING = """## How to call it
-
-```
-pip install ai-edge-litert numpy pillow
-python -m serving.litert FOLDER photo.jpg
-```
-
-Or `sat_tf.load(FOLDER).caption("photo.jpg")`, or `serving.litert.load`. Encode the pixels; give the
-annotations to `start`, and to `step` unless `start` returned some itself; then step all hypotheses
-word by word, beginning with `<start>` (1) and the first state in every row."""
-
 Tensors = tuple[Sequence[tf.TensorSpec], Mapping[str, tf.TensorSpec]]
 """Inputs and outputs of a signature or graph."""
 
@@ -128,36 +111,6 @@ def write_card(
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def write_litert_card(
-    folder: Path,
-    captioner: TrainedCaptioner,
-    search: SearchConfig,
-    precision: str,
-    graphs: Mapping[str, Tensors],
-    photographs: bool = False,
-) -> None:
-    """Writes the card of a LiteRT export, of which these are the graphs.
-
-    With `photographs`, those of the user corrected int8.
-    """
-    inside = facts(captioner, search, folder)
-    inside |= {"precision": described_precision(precision, captioner.path, photographs)}
-    inside |= {name: f"{(folder / name).stat().st_size / 1e6:.1f} MB" for name in graphs}
-    parts = [
-        _LITERT_INTRODUCTION,
-        *_inside(inside),
-        "## Scores",
-        "Of the run itself, before its conversion to LiteRT.",
-        *scores(captioner, search),
-        *(_proof(None if photographs else captioner.path) if precision == "int8" else ()),
-        "## Graphs",
-        *map(_table_of_tensors, graphs.items()),
-        _LITERT_CALLING,
-        _made_with(),
-    ]
-    (folder / CARD_FILE.name).write_text("\n\n".join(parts) + "\n", "utf-8")
-
-
 def write_site_card(
     path: Path, captioner: TrainedCaptioner, search: SearchConfig, precision: str
 ) -> None:
@@ -166,24 +119,6 @@ def write_site_card(
     inside = _inside(facts(captioner, search, path.parent) | {"precision": precision})
     found = ["## Scores", "Before its conversion to LiteRT.", *scores(captioner, search)]
     path.write_text("\n\n".join([title + ", in a browser.", *inside, *found]) + "\n", "utf-8")
-
-
-def described_precision(precision: str, captioner: Path | None, photographs: bool) -> str:
-    """Describes a precision; of int8, whether photographs corrected the biases."""
-    if precision != "int8":
-        return precision
-    if photographs:
-        return "int8, biases corrected by what rounding moved on the photographs given"
-    if published.means_file(captioner) is None:
-        return "int8, biases not corrected: `--photographs` has them measured"
-    return "int8, biases corrected by what rounding moved on training photographs"
-
-
-def _proof(captioner: Path | None) -> list[str]:
-    """Returns what int8 costs, of a published captioner on whose card it stands."""
-    card = published.read_card(captioner) if captioner is not None else ""
-    proof = card.partition("## In int8")[2].partition("\n## ")[0].strip()
-    return ["## In int8", proof or "Captions were not compared with those of float32."]
 
 
 def _inside(rows: Mapping[str, str]) -> tuple[str, str]:

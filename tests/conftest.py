@@ -11,7 +11,6 @@ from tests.built_once import PARALLEL
 
 # TensorFlow reads these when it is first imported.
 os.environ["KERAS_BACKEND"] = "tensorflow"
-os.environ["SAT_TF_LITE"] = "0"  # no test has graphs made behind its back
 if PARALLEL:
     # The processes share the cores: with a thread per core each, they wait for one another.
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")

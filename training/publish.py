@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,22 +23,20 @@ from sat_tf.scores.tokens import NOT_WORDS, OVER_CHARACTERS
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import to_dict
-from sat_tf.util.files import default_cache_dir, write_atomically
+from sat_tf.util.files import write_atomically
 from sat_tf.util.text_tables import markdown_table
 from training.data.dataset import read_data_dir
-from training.data.examples import canonical_split
 from training.evaluation.report import SIGNATURE, score_rows
 from training.run.config import RunConfig, read_run_config
 
 if TYPE_CHECKING:
-    from sat_tf.inference.captioning import TrainedCaptioner
-    from training.data.examples import Split
+    from collections.abc import Mapping
+
+    from sat_tf.inference.keras_captioner import KerasCaptioner
 
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The
 # rounding of a decoder comes after training and is felt in its captions: it is the finer one.
 _BITS = {"encoder": 8, "decoder": 10}
-METRICS = ("bleu_4", "meteor", "cider")
-"""Scores that `--check` compares."""
 _PHOTOGRAPHS = "non-commercial research and education only, as its photographs belong to others"
 _SOURCES = {
     "scenes": ("drawn scenes of this project", None),
@@ -104,7 +101,7 @@ caption.text  # the sentence{alpha}
 
 The files are JSON and arrays of NumPy; nothing in them is executed. `captioner.json` has their
 SHA-256, which loading checks. Weights are rounded, those of the encoder to 8 bits and of the
-decoder to 10, with a scale per {group} of them.{check}
+decoder to 10, with a scale per {group} of them.
 
 {knows}## Data and licence
 
@@ -138,14 +135,9 @@ class Arguments:
     """Write the encoder beside OUT, where captioners with the same one share it."""
     licence: str | None = None
     """Terms of use of the weights, for the card; the data set's by default."""
-    check: bool = False
-    """Score a split by the run and by the published files, and compare."""
     data_dir: Path | None = None
-    """Your copy of the data set, for --check; the one that the run was trained on by default."""
-    split: str = "dev"
-    """Split of --check: train, dev or test."""
-    cache_dir: Path | None = None
-    """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
+    """Your copy of the data set, of which training images correct the graphs; the one that the run
+    was trained on by default."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -155,9 +147,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> None:
-    """Publishes the run, compares if asked, writes the card."""
+    """Publishes the run, writes the card."""
     check_out(arguments.out)
-    arguments = dataclasses.replace(arguments, split=canonical_split(arguments.split))
     write_atomically(arguments.out / published.CARD, publish(arguments))
     from training.run.checkpoints import unfinished_note
 
@@ -182,37 +173,70 @@ def check_out(out: Path) -> None:
 
 
 def publish(arguments: Arguments) -> str:
-    """Writes the files of a run's captioner, compares both if asked, returns the card."""
-    config = read_run_config(arguments.run)
+    """Writes the files of a run's captioner, returns the card."""
+    config, folder, out = read_run_config(arguments.run), RunFolder(arguments.run), arguments.out
     with loading():
         from sat_tf.inference.load import load_captioner
-        from training.data.readers import load_split
         from training.run.ownership import teachers_of
 
-    captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
-    if arguments.check:  # before anything is written: the data may be missing
-        data_dir = arguments.data_dir or read_data_dir(folder)
-        split = load_split(config.data, arguments.split, data_dir)
+    captioner, teachers = load_captioner(arguments.run), teachers_of(arguments.run)
     files = packed_files(captioner, config, folder.vocabulary)
-    teachers = teachers_of(arguments.run)
     encoder, decoder = (
         hashlib.sha256(files[name]).hexdigest() for name in published.WEIGHTS.values()
     )
-    records = captioner.limits.files([encoder], [encoder, decoder])
-    published.write(arguments.out, files, arguments.share_encoder, teachers, records)
+    files |= captioner.limits.files([encoder], [encoder, decoder])
+    published.write(out, files, arguments.share_encoder, teachers)
+    compact = load_captioner(out)  # graphs are of the rounded weights
+    files |= graph_templates(compact, config, files, arguments)
+    grid = compact.grid if config.attention.kind != "none" else None
+    facts = {"precision": "int8", "grid": grid}
+    published.write(out, files, arguments.share_encoder, teachers, **facts)
     for name, content in files.items():
         print(f"{len(content) / 1e3:9,.1f} kB  {name}")
-    check = ""
-    if arguments.check:
-        cache_dir = arguments.cache_dir or default_cache_dir()
-        check = compare(captioner, load_captioner(arguments.out), config, split, cache_dir)
-        print(check)
-    name, licence = arguments.out.name, arguments.licence
-    return make_card(arguments.run, config, name, licence, check, captioner.weights_sha256)
+    return make_card(arguments.run, config, out.name, arguments.licence, captioner.weights_sha256)
+
+
+def graph_templates(
+    captioner: KerasCaptioner, config: RunConfig, files: Mapping[str, bytes], arguments: Arguments
+) -> dict[str, bytes]:
+    """Returns the graphs of a published captioner without their weights, see `assembly`.
+
+    Neighbours with the same encoder share its graph; another one's biases are corrected on the
+    training images of the run.
+    """
+    from sat_tf.inference.assembly import make_template
+    from sat_tf.inference.graphs import convert_graphs
+    from sat_tf.inference.packing import Packed
+    from training.data.readers import load_split
+    from training.graphs import CORRECTED, pixels_of
+
+    encoder, photographs = shared_template(arguments.out, files), None
+    if encoder is None:
+        data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
+        train = load_split(config.data, "train", data_dir)
+        photographs = [*pixels_of(captioner, train, CORRECTED)]
+    graphs = convert_graphs(captioner, config.search, "int8", photographs)
+    parts = [Packed(files[published.WEIGHTS[part]]) for part in ("encoder", "decoder", "decoder")]
+    made = {
+        template: make_template(graph, part)
+        for template, graph, part in zip(published.TEMPLATES, graphs.values(), parts, strict=True)
+    }
+    return made if encoder is None else made | {published.TEMPLATES[0]: encoder}
+
+
+def shared_template(out: Path, files: Mapping[str, bytes]) -> bytes | None:
+    """Returns the encoder's template of a captioner beside OUT with the same encoder, if any."""
+    digest = hashlib.sha256(files[published.WEIGHTS["encoder"]]).hexdigest()
+    for path in sorted(out.absolute().parent.glob(f"*/{published.MANIFEST}")):
+        marker = published.read_marker(path.parent)
+        same = digest == marker.files.get(published.WEIGHTS["encoder"])
+        if same and published.TEMPLATES[0] in marker.files:
+            return published.checked_content(path.parent, published.TEMPLATES[0])
+    return None
 
 
 def packed_files(
-    captioner: TrainedCaptioner, config: RunConfig, vocabulary: Path
+    captioner: KerasCaptioner, config: RunConfig, vocabulary: Path
 ) -> dict[str, bytes]:
     """Returns the content of each file of a published captioner.
 
@@ -239,43 +263,11 @@ def packed_files(
     }
 
 
-def compare(
-    full: TrainedCaptioner,
-    compact: TrainedCaptioner,
-    config: RunConfig,
-    split: Split,
-    cache_dir: Path,
-) -> str:
-    """Captions a split with both captioners; returns a sentence on how much they differ."""
-    from training.data.inputs import open_input_source
-    from training.evaluation.reading import Reading
-    from training.evaluation.scores import score_captions
-
-    captions, scores = [], []
-    for captioner in (full, compact):
-        source = open_input_source(captioner.model.encoder, config.encoder.resize, split, cache_dir)
-        found = Reading(captioner, split, source).captions(config.search)
-        texts = {image_id: caption.text for image_id, caption in found.items()}
-        references = split.references(of=texts)
-        scored = score_captions(texts, references, **config.data.splitting)
-        captions.append(texts)
-        scores.append(scored.scores)
-    before, after = captions
-    equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
-    changes = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
-    told = [f"{_SCORES[m]} {change:+.2f}" for m, change in changes.items() if math.isfinite(change)]
-    return (
-        f"They give the same caption as the run's for {100 * equal:.1f} % of {len(before):,} "
-        f"images{'; scores change by ' if told else ''}{', '.join(told)}."
-    )
-
-
 def make_card(
     run_dir: Path,
     config: RunConfig,
     name: str,
     licence: str | None = None,
-    check: str = "",
     weights_sha256: str | None = None,
 ) -> str:
     """Returns the card as Markdown.
@@ -286,7 +278,6 @@ def make_card(
         name: What `sat_tf.load` takes.
         licence: What others may do with the weights; by default what the data set asks for, or
             that of the captioner that it started from.
-        check: A sentence that compares the rounded weights with the run's, if they were.
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
@@ -312,7 +303,6 @@ def make_card(
         attention=config.attention.kind if attends else "no",
         name=name,
         group=GROUP,
-        check=f" {check}" if check else "",
         knows=f"## What it knows\n\n{knows}\n\n" if knows else "",
         source=source,
         teaching=_teaching(run_dir),

@@ -242,32 +242,41 @@ def train(
     say(outlook(progress, fit.epochs, steps))
     train_epochs(model, batches_from, fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, fit.monitor))
-    return on_chief(finished)(folder, inputs.of(data))
+    return on_chief(finished)(folder, inputs.of(data), config.data.splitting, say)
 
 
 def validation_of(model: Captioner, data: Data, inputs: Inputs, fit: FitConfig) -> Validation:
     """Makes the validation of a run; loaded lazily, after the first epoch."""
-    from sat_tf.inference.captioning import TrainedCaptioner
+    from sat_tf.inference.keras_captioner import KerasCaptioner
     from training.evaluation.validation import Validation
 
     bounds = None
     if model.config.attention.kind == "hard":
         from training.evaluation.bounds import quick_bounds as bounds
-    return Validation(TrainedCaptioner(model, data.vocabulary), data, inputs.dev, fit, bounds)
+    return Validation(KerasCaptioner(model, data.vocabulary), data, inputs.dev, fit, bounds)
 
 
-def finished(folder: RunFolder, sources: Mapping[Split, InputSource]) -> TrainedCaptioner:
-    """Returns the captioner with the best weights of a run, which knows what it has seen."""
+def finished(
+    folder: RunFolder,
+    sources: Mapping[Split, InputSource],
+    splitting: Mapping[str, Any],
+    say: Callable[[str], Any],
+) -> TrainedCaptioner:
+    """Returns the captioner with the best weights of a run; writes its familiarity and graphs."""
     from sat_tf.inference.load import load_captioner
     from training.evaluation.confidence import learn_familiarity
+    from training.graphs import make_graphs
 
-    return learn_familiarity(load_captioner(folder.path), sources)
+    captioner = learn_familiarity(load_captioner(folder.path), sources)
+    say(make_graphs(captioner, *sources, **splitting))
+    return captioner
 
 
 def report(
     captioner: TrainedCaptioner, run_dir: Path, cache_dir: Path, data_dir: Path | None
 ) -> None:
     """Evaluates a trained run on dev, and says what is next."""
+    from sat_tf.inference.graph_folder import renew_limits
     from sat_tf.util.fields import to_dict
     from training.evaluation.evaluation import Request, evaluate_run
     from training.run.next_steps import after_training
@@ -275,6 +284,7 @@ def report(
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
     evaluate_run(captioner, config.data, config.search, to_dict(config), of_dev)
+    renew_limits(folder)
     print(f"Caption with it: {command_line('training.caption', '--run-dir', run_dir)} PHOTO")
     print(*after_training(folder, config, data_dir), sep="\n")
 

@@ -297,10 +297,9 @@ def limit_files(run_dir: Path) -> dict[str, Path]:
     Raises:
         RunError: One that a manifest names is missing or damaged.
     """
-    if not published.is_published(run_dir):
+    if published.manifest_of(run_dir) is None:
         return limit_paths(run_dir)
-    paths = {name: published.record(run_dir, name) for name in (FAMILIARITY, CONFIDENCE)}
-    return {name: path for name, path in paths.items() if path is not None}
+    return published.records(run_dir)
 
 
 def limits_in(

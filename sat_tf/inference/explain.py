@@ -5,18 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sat_tf.inference.captions import Caption
-from sat_tf.text.vocabulary import END, START, UNK, Vocabulary
+from sat_tf.text.vocabulary import END, UNK, Vocabulary
 from sat_tf.util.errors import invalid_value
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from sat_tf.captioner import Captioner
 
 _FEW = 5  # words that a message names
 
@@ -154,29 +149,3 @@ def explain(
         looking=looking,
         unknown=tuple(dict.fromkeys(unread)),
     )
-
-
-def read_tokens(captioner: Captioner, annotations: tf.Tensor, tokens: Sequence[int]) -> WordByWord:
-    """Reads a caption of one image by the steps of its search, and what each map was worth.
-
-    Args:
-        captioner: The captioner.
-        annotations: `[1, L, D]`.
-        tokens: Ids without <start>.
-    """
-    import tensorflow as tf
-
-    beam, attends = captioner.config.search.beam, captioner.decoder.attends
-    step, state, parts = captioner.search_step(annotations, captioner.selection, beam=beam)
-    uniform, *_ = captioner.search_step(annotations, "uniform", beam=beam)
-    found = []
-    for word, token in zip([START, *tokens[:-1]], tokens, strict=True):
-        words, before = tf.constant([word]), state
-        log_probs, state, attention = step(words, before, parts)
-        row = [log_probs[:, token]]
-        if attends:
-            even, *_ = uniform(words, (before[0], ()), parts)
-            row += [even[:, token], *attention]
-        found.append([part[0].numpy() for part in row])
-    columns = [np.stack(column) for column in zip(*found, strict=True)]
-    return WordByWord(*(columns if attends else [*columns, None, None, None]))

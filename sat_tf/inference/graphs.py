@@ -6,40 +6,32 @@ locations, D annotation width, N LSTM width, V vocabulary, K hypotheses of the b
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.config import CaptionerConfig, SearchConfig
-from sat_tf.inference import litert_captioner as files
-from sat_tf.inference.int8 import measure_means, moved_means, quantised
+from sat_tf.config import SearchConfig
+from sat_tf.inference import published
+from sat_tf.inference.graph_folder import write_folder
+from sat_tf.inference.int8 import quantised
+from sat_tf.inference.keras_captioner import KerasCaptioner
+from sat_tf.inference.litert_graph import STATE
 from sat_tf.layers.lstm import State
 from sat_tf.util.errors import invalid_value
-from sat_tf.util.files import literal_path, sha256_of, write_atomically
+from sat_tf.util.files import literal_path
 
+Precision = Literal["float32", "float16", "int8"]
 Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 """A function to convert, and its inputs."""
 
 
-class Trained(Protocol):
-    """A captioner, as `sat_tf.load` gives it."""
-
-    model: Any
-    config: CaptionerConfig
-    vocabulary: Any
-    grid: tuple[int, int]
-    path: Path | None
-
-
-def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
+def make_graphs(captioner: KerasCaptioner, beam: int) -> dict[str, Graph]:
     """Returns the graphs of a captioner, for a beam of K hypotheses, by their files.
 
     Returns:
@@ -63,7 +55,7 @@ def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
         decoder = model.decoder
         if decoder.attends and not blank.pre_projected and decoder.bottleneck is None:
             del outputs["annotations"]  # as they came
-        return outputs | dict(zip(files.STATE, state, strict=True))
+        return outputs | dict(zip(STATE, state, strict=True))
 
     def step(words, h, c, *given):
         attended = blank._replace(**dict(zip(parts, given, strict=True)))
@@ -75,7 +67,7 @@ def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
             tf.reduce_max(x, axis=-1, keepdims=True) for x in (logits, tf.nn.softmax(logits))
         )
         outputs = {"log_probs": logits - best + tf.math.log(share)}
-        outputs |= dict(zip(files.STATE, state, strict=True))
+        outputs |= dict(zip(STATE, state, strict=True))
         if model.decoder.attends:
             outputs["alpha"] = tf.nn.softmax(attention.alignment_scores)
             outputs["beta"] = attention.beta
@@ -85,96 +77,83 @@ def make_graphs(captioner: Trained, beam: int) -> dict[str, Graph]:
         return tf.TensorSpec([rows or part.shape[0], *part.shape[1:]], part.dtype, name)
 
     read = [tf.TensorSpec([beam], tf.int32, "words")]
-    read += [spec(name, part, beam) for name, part in zip(files.STATE, state, strict=True)]
+    read += [spec(name, part, beam) for name, part in zip(STATE, state, strict=True)]
     read += [spec(name, part) for name, part in parts.items()]
     return {
-        files.ENCODER: (encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
-        files.START: (start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
-        files.STEP: (step, read),
+        published.GRAPHS[0]: (encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
+        published.GRAPHS[1]: (
+            start,
+            [tf.TensorSpec([1, height * width, depth], name="annotations")],
+        ),
+        published.GRAPHS[2]: (step, read),
     }
 
 
-def write_graphs(
-    folder: Path,
-    captioner: Trained,
+def convert_graphs(
+    captioner: KerasCaptioner,
     search: SearchConfig,
-    precision: str,
-    encoder: Path | None = None,
+    precision: Precision,
     photographs: Iterable[np.ndarray] | None = None,
-) -> dict[str, tuple[list[tf.TensorSpec], dict[str, tf.TensorSpec]]]:
-    """Writes graphs, settings and vocabulary of a captioner: what `sat_tf.inference.load` reads.
+) -> dict[str, bytes]:
+    """Converts a captioner to the files of its graphs.
 
     Args:
-        folder: An empty folder.
         captioner: The captioner.
-        search: Beam, length and normalisation.
-        precision: `float32`, `float16` or `int8`.
-        encoder: File of the encoder's graph beside the folder, if captioners share it; it is not
-            made again if it is there.
+        search: Its beam is K, the rows of the step.
+        precision: Of the weights; int8 quantises activations too, where they meet them.
         photographs: float32 `[S, S, 3]` each, as the encoder sees them: what int8 moves on them is
-            taken back. None takes what was measured of a published captioner.
-
-    Returns:
-        Inputs and outputs of each graph, by its file.
+            taken back. None leaves it.
 
     Raises:
-        OSError: They cannot be written.
+        OSError: There is no room for them.
         ValueError: The captioner has an operation that LiteRT has not built in, or `photographs`
-            are none.
+            are none; or it draws its locations.
     """
-    paths = {name: folder / name for name in files.GRAPHS} | {
-        files.ENCODER: encoder or folder / files.ENCODER
-    }
-    graphs = make_graphs(captioner, search.beam)
-    graphs = {name: graph for name, graph in graphs.items() if not paths[name].exists()}
-    traced = {}
+    if captioner.model.selection == "sample":
+        raise invalid_value(
+            "inference", "expectation or argmax, as graphs answer the same each time", "sample"
+        )
+    contents = {}
     # Each by itself: the converter reads all that is saved, and the decoder's graphs are small.
-    for name, graph in graphs.items():
-        # In the cache's draft if there is one: what a killed process leaves is removed with it.
-        home = folder.parent if encoder else None
-        with tempfile.TemporaryDirectory(dir=home) as made, literal_path(Path(made)) as saved:
+    for name, graph in make_graphs(captioner, search.beam).items():
+        own = name == published.GRAPHS[0] and precision == "int8"
+        with tempfile.TemporaryDirectory() as made, literal_path(Path(made)) as saved:
             archive = keras.export.ExportArchive()
-            function = archive.add_endpoint(Path(name).stem, *graph)
-            traced[name] = function.get_concrete_function()
+            archive.add_endpoint(Path(name).stem, *graph)
             try:
                 archive.write_out(str(saved), verbose=False)
             except tf.errors.OpError as error:
                 raise OSError(
                     f"The graphs cannot be written to {saved}: {error.message}"
                 ) from error
-            own = name == files.ENCODER and precision == "int8"
             content = convert(str(saved), Path(name).stem, "float32" if own else precision)
-            if own:
-                if photographs is None:
-                    means = moved_means(captioner.path)
-                else:
-                    means = measure_means(content, photographs)
-                content = quantised(content, means)
-            write_atomically(paths[name], content)
-    captioner.vocabulary.save(folder / files.VOCABULARY)
-    hashed = [*paths.values(), folder / files.VOCABULARY]
-    settings = files.Settings(
-        image_size=captioner.config.encoder.image_size,
-        resize=captioner.config.encoder.resize,
-        grid=captioner.grid if captioner.config.attention.kind != "none" else None,
-        search=search,
-        precision=precision,
-        sizes={name: path.stat().st_size for name, path in paths.items()},
-        encoder=paths[files.ENCODER].name,
-        digests={path.name: sha256_of(path) for path in hashed},
-    )
-    (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
-    return {name: (graphs[name][1], f.structured_outputs) for name, f in traced.items()}
+        contents[name] = quantised(content, photographs) if own else content
+    return contents
 
 
-def encoder_name(captioner: Trained, precision: str) -> str:
-    """Returns the file of an encoder's graph that captioners share: named by what it computes."""
-    config = captioner.config.encoder
-    made_of = [files.FORMAT, config.name, config.layer, config.image_size, precision]
-    digest = hashlib.sha256(json.dumps(made_of).encode())
-    for weight in captioner.model.encoder.weights:
-        digest.update(np.ascontiguousarray(weight))
-    return f"encoder-{digest.hexdigest()[:16]}.tflite"
+def write_graphs(
+    folder: Path,
+    captioner: KerasCaptioner,
+    precision: Precision = "float32",
+    photographs: Iterable[np.ndarray] | None = None,
+    search: SearchConfig | None = None,
+) -> None:
+    """Writes the graphs of a captioner with all that `sat_tf.load` needs, the marker last.
+
+    Args:
+        folder: A new folder, or one of graphs, which are replaced.
+        captioner: The captioner.
+        precision: See `convert_graphs`.
+        photographs: See there.
+        search: The default search of the graphs; None for the captioner's.
+
+    Raises:
+        OSError: There is no room for them: the folder has no marker then.
+        ValueError: As `convert_graphs`.
+    """
+    search = search or captioner.config.search
+    contents = convert_graphs(captioner, search, precision, photographs)
+    write_folder(folder, captioner, contents, precision, search)
 
 
 def convert(saved_model: str, signature: str, precision: str = "float32") -> bytes:

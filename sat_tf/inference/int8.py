@@ -7,67 +7,34 @@ measured on training photographs.
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from sat_tf.inference import published
-from sat_tf.util.errors import invalid_value
 
 LEAST_WEIGHTS = 12_000
 """Weights of the smallest convolution in int8: smaller ones gain no time."""
 
 _VERSION = 5  # of LiteRT's convolution with float activations and a scale per channel
-_WEIGHTS = "weights"
 
 
-def moved_means(captioner: Path | None) -> list[np.ndarray] | None:
-    """Reads how far int8 moves the means of an encoder's channels, of a published captioner.
-
-    Returns:
-        Of each large convolution, in the graph's order, float `[channels]`; None if they were not
-        measured.
-
-    Raises:
-        ValueError: The file is damaged, or of other weights.
-    """
-    path = published.means_file(captioner)
-    if path is None:
-        return None
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as entries:
-            weights = str(entries[_WEIGHTS])
-            means = [entries[name] for name in sorted(set(entries.files) - {_WEIGHTS})]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if weights != published.weight_hashes(captioner)[0]:
-        raise ValueError(f"{path} was measured with other weights of the encoder.")
-    return means
-
-
-def quantised(graph: bytes, means: list[np.ndarray] | None = None) -> bytes:
+def quantised(graph: bytes, images: Iterable[np.ndarray] | None = None) -> bytes:
     """Returns a float32 graph with its large convolutions in int8.
 
     Args:
         graph: Content of the file.
-        means: See `moved_means`; None leaves the biases.
+        images: Training photographs that correct the biases, float32 `[S, S, 3]` each, as the
+            encoder sees them; None leaves the biases.
 
     Raises:
-        ValueError: The means are those of other convolutions.
+        ValueError: There are no images.
     """
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(bytearray(graph), 0)
     found = list(_large_convolutions(model, schema))
-    shapes = [bias.shape for *_, bias in found]
-    if means is not None and [mean.shape for mean in means] != shapes:
-        expected = f"means of {len(shapes)} convolutions, as this encoder has"
-        raise invalid_value("means", expected, f"those of {len(means)} others")
+    means = None if images is None or not found else _moved_means(graph, found, images, schema)
     for number, (_, tensor, values, bias) in enumerate(found):
         levels, scales = _rounded(values)
         tensor.type, tensor.quantization = schema.TensorType.INT8, schema.QuantizationParametersT()
@@ -106,31 +73,23 @@ def _large_convolutions(
         yield operator, weights, values.reshape(weights.shape), shift
 
 
-def measure_means(graph: bytes, images: Iterable[np.ndarray]) -> list[np.ndarray]:
+def _moved_means(
+    graph: bytes, found: list[tuple[Any, ...]], images: Iterable[np.ndarray], schema: Any
+) -> list[np.ndarray]:
     """Measures how far int8 moves the means of the channels of large convolutions.
 
     A convolution is linear: rounding moves its mean by what the errors of its weights make of its
     mean input.
 
-    Args:
-        graph: Content of a float32 graph.
-        images: float32 `[S, S, 3]` each, as the encoder sees it.
-
     Returns:
-        As `moved_means`.
-
-    Raises:
-        ValueError: There are no images.
+        Of each convolution, float `[channels]`.
 
     References:
         Nagel et al. (2019), arXiv:1906.04721, section 4.2.
     """
     import tensorflow as tf
-    from ai_edge_litert import schema_py_generated as schema
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    model = schema.ModelT.InitFromPackedBuf(bytearray(graph), 0)
-    found = [(operator, values) for operator, _, values, _ in _large_convolutions(model, schema)]
     interpreter = Interpreter(
         model_content=graph,
         experimental_preserve_all_tensors=True,
@@ -142,12 +101,12 @@ def measure_means(graph: bytes, images: Iterable[np.ndarray]) -> list[np.ndarray
     for image in images:
         interpreter.set_tensor(pixels["index"], image[np.newaxis])
         interpreter.invoke()
-        inputs = (interpreter.get_tensor(operator.inputs[0])[0] for operator, _ in found)
+        inputs = (interpreter.get_tensor(operator.inputs[0])[0] for operator, *_ in found)
         sums, count = [total + one for total, one in zip(sums, inputs, strict=True)], count + 1
     if not count:
-        raise invalid_value("images", "at least one that can be read", "none")
+        raise ValueError("int8 needs at least one photograph that can be read.")
     means = []
-    for (operator, values), total in zip(found, sums, strict=True):
+    for (operator, _, values, _), total in zip(found, sums, strict=True):
         levels, scales = _rounded(values)
         errors, options = values - levels * scales[:, None, None, None], operator.builtinOptions
         moved = tf.nn.conv2d(

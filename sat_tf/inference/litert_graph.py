@@ -7,7 +7,7 @@ import math
 import mmap
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class Graph:
     """A graph: inputs by name to outputs by name. One thread at a time.
 
     Args:
-        path: Its file, with one signature.
+        graph: Its file, with one signature, or the file's content.
         threads: Threads of LiteRT.
 
     Attributes:
@@ -35,21 +35,26 @@ class Graph:
         ValueError: The file cannot be read.
     """
 
-    def __init__(self, path: Path, threads: int) -> None:
+    def __init__(self, graph: Path | bytes, threads: int) -> None:
         try:
             from ai_edge_litert.interpreter import Interpreter
         except ImportError as error:
             raise ImportError("LiteRT is not installed: `pip install ai-edge-litert`.") from error
         try:
-            self._interpreter = Interpreter(str(path), num_threads=threads)
+            if isinstance(graph, bytes):
+                self._interpreter = Interpreter(model_content=graph, num_threads=threads)
+            else:
+                self._interpreter = Interpreter(str(graph), num_threads=threads)
             tensors = self._interpreter.get_tensor_details()
             if 4 * sum(math.prod(map(int, t["shape"])) for t in tensors) > _MOST_BYTES:
                 raise ValueError(f"it takes more than {_MOST_BYTES:,} bytes of memory")
             self._interpreter.allocate_tensors()
-            _give_back_pages(path)
+            if isinstance(graph, Path):
+                _give_back_pages(graph)
             signature = self._interpreter.get_signature_runner()
         except (ValueError, RuntimeError) as error:
-            why = f"{path} cannot be read by LiteRT: {error}. Export it again."
+            name = graph if isinstance(graph, Path) else "a graph"
+            why = f"{name} cannot be read by LiteRT: {error}. Make the graphs again."
             raise ValueError(why) from error
         given, made = signature.get_input_details(), signature.get_output_details()
         self.inputs, self.outputs = _shapes(given), _shapes(made)
@@ -71,11 +76,11 @@ class Graph:
 class Encoder:
     """The encoder's graph. Threads take turns.
 
-    `Encoder.of` opens a file once per process. The annotations of the last images are kept:
+    `Encoder.of` opens an encoder once per process. The annotations of the last images are kept:
     captioners that share an encoder run it once over an image.
 
     Args:
-        path: The graph.
+        graph: See `Graph`.
         threads: Threads of LiteRT.
 
     Attributes:
@@ -89,24 +94,28 @@ class Encoder:
     _open: weakref.WeakValueDictionary[tuple, Encoder] = weakref.WeakValueDictionary()
     _opening = threading.Lock()
 
-    def __init__(self, path: Path, threads: int) -> None:
-        self._graph = Graph(path, threads)
+    def __init__(self, graph: Path | bytes, threads: int) -> None:
+        self._graph = Graph(graph, threads)
         self.pixels, self.shapes = self._graph.inputs.get("pixels"), self._graph.outputs
         if len(self.shapes.get("annotations", ())) != 3:
-            raise ValueError(
-                f"{path} is not the graph of an encoder: its outputs are {self.shapes}."
-            )
+            raise ValueError(f"the encoder's graph is another: its outputs are {self.shapes}.")
         self._turn = threading.Lock()
         self._kept: list[tuple[np.ndarray, dict[str, np.ndarray]]] = []
 
     @classmethod
-    def of(cls, path: Path, threads: int) -> Encoder:
-        """Returns the encoder of a file, as open in this process if it is."""
-        path, found = path.resolve(), path.stat()
-        key = (path, found.st_size, found.st_mtime_ns, threads)
+    def of(
+        cls, digests: tuple[str, ...], graph: Callable[[], Path | bytes], threads: int
+    ) -> Encoder:
+        """Returns an encoder, as open in this process if it is.
+
+        Args:
+            digests: SHA-256 of the files that it is made of.
+            graph: Returns the graph; see `Graph`.
+            threads: Threads of LiteRT.
+        """
         with cls._opening:
-            if (encoder := cls._open.get(key)) is None:
-                encoder = cls._open[key] = cls(path, threads)
+            if (encoder := cls._open.get((*digests, threads))) is None:
+                encoder = cls._open[(*digests, threads)] = cls(graph(), threads)
             return encoder
 
     def __call__(self, pixels: np.ndarray) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ rest stays as it is.
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import zipfile
@@ -75,28 +76,43 @@ class Packed:
     Args:
         content: The file, of any origin.
 
-    Attributes:
-        shapes: Shape of each array, by its name.
-
     Raises:
         ValueError: It is no such archive, or an array is damaged or has objects in it.
     """
 
     def __init__(self, content: bytes) -> None:
         try:
-            shapes = _shapes(content)
-            self._entries = np.load(io.BytesIO(content), allow_pickle=False)
+            self._file = zipfile.ZipFile(io.BytesIO(content))
+            sizes = {info.filename: info.file_size for info in self._file.infolist()}
         except Exception as error:  # the readers raise almost anything on crafted files
             raise _damaged(error) from error
-        self._names = frozenset(shapes)
-        self.shapes = {n: s for n, s in shapes.items() if not n.endswith((_SCALE, _LOW))}
+        if sum(sizes.values()) > (most := _LEAST_ROOM + _RATIO * len(content)):
+            raise _damaged(f"it unpacks to more than {most:,} bytes")
+        self._names = frozenset(name.removesuffix(".npy") for name in sizes)
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each array by its name, from the headers."""
+        names = [info.filename.removesuffix(".npy") for info in self._file.infolist()]
+        return {n: self._header(n)[0] for n in names if not n.endswith((_SCALE, _LOW))}
+
+    def _header(self, name: str) -> tuple[tuple[int, ...], np.dtype, int]:
+        """Returns shape, type and length of the header of an entry, checked against its size."""
+        try:
+            info = self._file.getinfo(f"{name}.npy")
+            with self._file.open(info) as file:
+                return _checked_header(file, info.file_size)
+        except Exception as error:
+            raise _damaged(error) from error
 
     def entry(self, name: str) -> np.ndarray:
         """Reads an entry as it is stored."""
         try:
-            return self._entries[name]
+            content = self._file.read(f"{name}.npy")
+            shape, dtype, start = _checked_header(io.BytesIO(content), len(content))
         except Exception as error:
             raise _damaged(error) from error
+        return np.frombuffer(content, dtype, offset=start).reshape(shape)
 
     def levels(self, name: str) -> tuple[np.ndarray, np.ndarray, int]:
         """Reads a rounded array.
@@ -169,29 +185,17 @@ def _columns(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-2 if depthwise else -1])
 
 
-def _shapes(content: bytes) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each entry, by the headers, which are checked."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        most = _LEAST_ROOM + _RATIO * len(content)
-        if sum(entry.file_size for entry in file.infolist()) > most:
-            raise ValueError(f"it unpacks to more than {most:,} bytes")
-        shapes = {}
-        for entry in file.infolist():
-            with file.open(entry) as array:
-                shapes[entry.filename.removesuffix(".npy")] = _shape(array, entry.file_size)
-    return shapes
-
-
-def _shape(file: IO[bytes], size: int) -> tuple[int, ...]:
-    """Returns the shape of an array, checked before NumPy makes room for what it says."""
+def _checked_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Returns shape and type of an array, and where its numbers begin, before they are read."""
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("an array has another format")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype not in _TYPES:
-        raise ValueError(f"an array is of type {dtype}")
-    if min(shape, default=0) < 0 or file.tell() + math.prod(shape) * dtype.itemsize != size:
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype not in _TYPES or (by_columns and len(shape) > 1):
+        raise ValueError(f"an array is of type {dtype}, or by columns")
+    start = file.tell()
+    if min(shape, default=0) < 0 or start + math.prod(shape) * dtype.itemsize != size:
         raise ValueError(f"an array of shape {list(shape)} has another size")
-    return shape
+    return shape, dtype, start
 
 
 # --- graphs ---

@@ -1,11 +1,25 @@
-"""Published models: folders of plain, checked files, found by name. Imports no TensorFlow."""
+"""Folders of models: a marker file says what a folder is, of which version, and hashes its files.
+
+    captioner.json      marker
+    config.json, vocabulary.json
+    encoder.npz, decoder.npz               weights of a published captioner, and the rest of its
+    encoder.graph.npz, start.graph.npz, step.graph.npz                    graphs, see `assembly`
+    encoder.tflite, start.tflite, step.tflite   of `RUN/graphs`: graphs alone, see `graphs`
+    familiarity.json, confidence.json      what it knows of its limits
+    README.md                              the card, which is not hashed
+
+Published captioners in one folder share an encoder as `encoder-HASH.npz` beside their own folders.
+A run has no marker: it is in training, or may be trained further. Imports no TensorFlow.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,55 +27,117 @@ from sat_tf.util.errors import RunError, installation
 from sat_tf.util.files import json_object, read_content, write_atomically, write_json
 
 SHIPPED = Path(__file__).parents[1] / "captioners"
-"""Folder of the models that ship with the package."""
+"""Folder of the pretrained captioners."""
 
 MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
-TRAINING_IMAGES = "training_images.json"
-"""Record of the images that a captioner learned from; digit models have none."""
 FAMILIARITY, CONFIDENCE = "familiarity.json", "confidence.json"
-"""A captioner's knowledge of its limits, see `limits`, if it has learned them."""
-RECORDS = (TRAINING_IMAGES, FAMILIARITY, CONFIDENCE)
-"""Files that a captioner can be loaded without."""
+"""What a captioner knows of its limits, see `confidence`, if it has learned them."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
+PARTS = ("encoder", "start", "step")
+"""The graphs of a captioner, see `graphs.make_graphs`."""
+GRAPHS = tuple(f"{part}.tflite" for part in PARTS)
+TEMPLATES = tuple(f"{part}.graph.npz" for part in PARTS)
+"""Files of the graphs without their weights, see `assembly`."""
 
-_FILES = {
-    MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
-}
-"""Files of each kind of model, by the name of its manifest."""
-HOMES: dict[str, Path] = {}
-"""Folders of the models that ship, of the kinds beside captioners."""
-
-
-_FORMAT = 1
-_TAUGHT_BY, _TRAINING_IMAGES = "taught_by", "training_images"
+_FORMAT = 2
+_SHARED = (WEIGHTS["encoder"], TEMPLATES[0], FAMILIARITY)
+_HOMES: dict[str, Path] = {}
+_FILES: dict[frozenset[str], str] = {}
 # `Path` turns the two slashes of hf:// into one.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Marker:
+    """What a folder says of itself.
+
+    Attributes:
+        files: SHA-256 (hexadecimal) of each file.
+        precision: Of the graphs' weights: `float32`, `float16` or `int8`; None without graphs.
+        grid: `(h, w)` of the attention maps; None without graphs, or without attention.
+        made_of: SHA-256 of the run's weights that graphs alone were made of.
+        taught_by: Teachers of a published captioner, `own` and `inherited`.
+        format: Version of the layout.
+    """
+
+    files: dict[str, str]
+    precision: str | None = None
+    grid: tuple[int, int] | None = None
+    made_of: str | None = None
+    taught_by: dict[str, list[str]] | None = None
+    format: int = _FORMAT
+
+    def __post_init__(self) -> None:
+        names = isinstance(self.files, dict) and all(
+            isinstance(value, str) and Path(name).name == name for name, value in self.files.items()
+        )
+        sides = (1, 1) if self.grid is None else tuple(self.grid)
+        if not names or len(sides) != 2 or not all(type(n) is int and n > 0 for n in sides):
+            raise ValueError("its values are damaged")
+        object.__setattr__(self, "grid", None if self.grid is None else sides)
+
+    def to_values(self) -> dict[str, Any]:
+        """Returns the content for JSON, with a checksum of the rest."""
+        values = {k: v for k, v in dataclasses.asdict(self).items() if v is not None}
+        return values | {"sha256": _checksum(values)}
+
+
+def _checksum(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def read_marker(folder: Path) -> Marker:
+    """Reads the marker of a folder.
+
+    Raises:
+        RunError: It has none, a damaged one, or one of another version.
+    """
+    path = manifest_of(folder) or folder / MANIFEST
+    try:
+        values = json_object(read_content(path))
+        if (version := values.get("format")) != _FORMAT:
+            raise RunError(
+                f"{path} has the format {str(version)[:20]}, and this version of sat_tf reads "
+                f"{_FORMAT}: make the folder again, or install the version that wrote it."
+            )
+        if values.pop("sha256", None) != _checksum(values):
+            raise ValueError("its checksum differs")
+        return Marker(**values)
+    except FileNotFoundError as error:
+        raise RunError(f"{folder} has no {path.name}, which says what a folder is.") from error
+    except RunError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
+        why = str(error).rstrip(".")
+        raise RunError(
+            f"{path} is damaged ({why}): copy or make the whole folder again."
+        ) from error
 
 
 def add_kind(manifest: str, files: Collection[str], home: Path) -> None:
     """Adds a kind of models beside captioners.
 
     Args:
-        manifest: Name of the file with the SHA-256 of the others.
-        files: Names of those.
-        home: Folder of the models that ship.
+        manifest: Name of its marker.
+        files: Names of the other files.
+        home: Folder of the pretrained models.
     """
-    _FILES[manifest], HOMES[manifest] = set(files), home
+    _HOMES[manifest], _FILES[frozenset(files)] = home, manifest
 
 
 def names(manifest: str = MANIFEST) -> list[str]:
-    """Lists the captioners, or the models with another manifest, that ship with the package."""
+    """Lists the pretrained captioners, or the pretrained models with another marker."""
     return sorted(path.parent.name for path in _home(manifest).glob(f"*/{manifest}"))
 
 
 def _home(manifest: str) -> Path:
-    return HOMES.get(manifest, SHIPPED)
+    return _HOMES.get(manifest, SHIPPED)
 
 
 def read_card(folder: Path) -> str:
-    """Reads the card of a published model; empty if it has none, as a card is not checked."""
+    """Reads the card of a published model; empty if it has none."""
     path = folder / CARD
     return path.read_text("utf-8") if path.is_file() else ""
 
@@ -73,11 +149,11 @@ def knows(folder: Path) -> str:
 
 
 def locate(name: str | Path) -> Path:
-    """Returns the folder of a run or of a published model.
+    """Returns the folder of a run or of a model.
 
     Args:
-        name: A folder; or the name of a model that ships; or `hf://OWNER/NAME[@REVISION]`,
-            downloaded from the Hugging Face Hub unless its cache has it.
+        name: A folder; or the name of a pretrained model; or `hf://OWNER/NAME[@REVISION]`, which
+            the Hugging Face Hub's client downloads unless its cache has it.
 
     Raises:
         RunError: There is none.
@@ -86,20 +162,35 @@ def locate(name: str | Path) -> Path:
     if hub is not None:
         return _download(**hub.groupdict())
     path = Path(name)
-    shipped = {one: _home(manifest) / one for manifest in _FILES for one in names(manifest)}
     if path.exists():
         return path
-    if str(name) in shipped:
-        return shipped[str(name)]
-    close = difflib.get_close_matches(str(name), shipped, n=1)
-    known = f"did you mean {close[0]}?" if close else ", ".join(shipped) or "none do"
-    raise RunError(f"There is no run folder {name}, and no model of that name ships: {known}")
+    kinds = (MANIFEST, *_HOMES)
+    known = {one: _home(kind) / one for kind in kinds for one in names(kind)}
+    if str(name) in known:
+        return known[str(name)]
+    close = difflib.get_close_matches(str(name), known, n=1)
+    meant = f"did you mean {close[0]}?" if close else ", ".join(known) or "there are none"
+    raise RunError(f"There is no run folder {name}, and no pretrained model of that name: {meant}")
+
+
+def _download(repo: str, revision: str | None) -> Path:
+    """Returns the folder of a model in the cache of the Hub's client."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise RunError(f"hf://{repo} needs huggingface_hub: {installation('hub')}") from error
+    try:
+        kinds = ["*.json", "*.npz", "*.tflite", CARD]
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=kinds))
+    except (OSError, ValueError) as error:  # its own errors are among them
+        reason = " ".join(str(error).split())
+        raise RunError(f"hf://{repo} cannot be downloaded: {reason}") from error
 
 
 def output_dir(name: str | Path) -> Path:
     """Returns the folder for evaluations and exports of a run or published model.
 
-    It is the folder itself, or `captioners/NAME` for one that ships or comes from the Hub.
+    It is the folder itself, or `captioners/NAME` for a pretrained one or one of the Hub.
     """
     path, hub = Path(name), _HUB.fullmatch(str(name))
     if path.exists():
@@ -113,98 +204,92 @@ def bare_name(name: str) -> str:
 
 
 def manifest_of(folder: Path) -> Path | None:
-    """Returns the manifest of a published model; None for a run, which has none."""
-    return next((folder / name for name in _FILES if (folder / name).is_file()), None)
+    """Returns the marker of a folder; None for a run, which has none."""
+    return next((folder / name for name in (MANIFEST, *_HOMES) if (folder / name).is_file()), None)
 
 
 def is_published(folder: Path) -> bool:
-    """Returns whether a folder holds a published model."""
-    return manifest_of(folder) is not None
+    """Returns True if a folder has a marker, and weights rather than graphs alone."""
+    return manifest_of(folder) is not None and not is_graphs(folder)
+
+
+def is_graphs(folder: Path) -> bool:
+    """Returns True if a folder has a marker, and graphs without the weights of a model."""
+    return (folder / MANIFEST).is_file() and GRAPHS[0] in read_marker(folder).files
 
 
 def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[str, Path]:
-    """Returns files of a published model by name, all by default, each equal to its SHA-256.
-
-    Captioners side by side may share an encoder: the file `encoder-HASH.npz` beside their folders.
+    """Returns files of a model by name, all by default, each equal to its SHA-256.
 
     Raises:
-        RunError: The manifest or a file is missing, damaged or of another format.
+        RunError: The marker or a file is missing, damaged or of another version.
     """
-    files = _read_manifest(manifest_of(folder) or folder / MANIFEST)["files"]
+    files = read_marker(folder).files
     wanted = [name for name in files if names is None or name in names]
-    return {name: _checked(folder, name, files[name]) for name in wanted}
+    return {name: _checked(folder, name, files[name])[0] for name in wanted}
 
 
-def _checked(folder: Path, name: str, expected: str) -> Path:
-    """Returns the place of a file, which neighbours of the folder may share."""
+def checked_content(folder: Path, name: str) -> bytes:
+    """Returns the content of a file of a model, equal to its SHA-256; see `checked_files`."""
+    files = read_marker(folder).files
+    if name not in files:
+        raise RunError(f"{folder} has no {name}.")
+    return _checked(folder, name, files[name])[1]
+
+
+def _checked(folder: Path, name: str, expected: str) -> tuple[Path, bytes]:
+    """Returns place and content of a file, which neighbours of the folder may share."""
     path = folder / name
     if not path.is_file():
         path = _shared(folder, name, expected)
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise RunError(f"{folder} is incomplete: it has no {name}.") from error
+        content = read_content(path)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder} is incomplete: it has no {name} that can be read.") from error
     if (found := _sha256(content)) != expected:
         raise RunError(
             f"{path} is damaged or was changed: expected the SHA-256 {expected[:12]}..., got "
-            f"{found[:12]}... Publish, download or install it again."
+            f"{found[:12]}... Copy, publish, download or install the folder again."
         )
-    return path
+    return path, content
 
 
 def weight_hashes(folder: Path) -> list[str]:
-    """Returns the SHA-256 of a captioner's files of weights, as its manifest has them.
+    """Returns the SHA-256 of a captioner's files of weights, as its marker has them.
 
     Raises:
-        RunError: The manifest cannot be read.
+        RunError: The marker cannot be read, or is of graphs alone.
     """
-    files = _read_manifest(folder / MANIFEST)["files"]
+    files = read_marker(folder).files
+    if not {*WEIGHTS.values()} <= files.keys():
+        raise RunError(without_weights(folder))
     return [files[name] for name in WEIGHTS.values()]
 
 
-def means_file(folder: Path | None) -> Path | None:
-    """Returns the file of `lite.int8.moved_means` of a published captioner, if there is one."""
-    if folder is None or not (folder / MANIFEST).is_file():
-        return None
-    path = folder.absolute().parent / f"encoder-{weight_hashes(folder)[0][:16]}.int8.npz"
-    return path if path.is_file() else None
+def without_weights(folder: Path) -> str:
+    """Returns the sentence on a folder of graphs that something else than a caption is asked of."""
+    return (
+        f"{folder} holds graphs for captions and no weights: for anything else name the run, or "
+        "the published captioner, that they were made of."
+    )
 
 
 def taught_by(folder: Path) -> dict[str, list[str]]:
-    """Returns the teachers that a captioner's manifest names, see `write`.
+    """Returns the teachers that a captioner's marker names.
 
     Raises:
-        RunError: The manifest cannot be read, or names none.
+        RunError: The marker cannot be read, or names none.
     """
-    found = _read_manifest(folder / MANIFEST).get(_TAUGHT_BY)
-    if found is None:
+    found = read_marker(folder).taught_by
+    named = isinstance(found, dict) and set(found) == {"own", "inherited"}
+    if not named or not all(isinstance(one, str) for own in found.values() for one in own):
         raise RunError(f"{folder / MANIFEST} does not say what taught it: publish it again.")
     return found
 
 
-def training_images(folder: Path) -> bytes | None:
-    """Returns the record of a captioner's training images; None if it has none, or another's.
-
-    Raises:
-        RunError: The manifest cannot be read.
-    """
-    expected = _read_manifest(manifest_of(folder) or folder / MANIFEST).get(_TRAINING_IMAGES)
-    if not isinstance(expected, str):
-        return None
-    for path in (folder / TRAINING_IMAGES, _shared(folder, TRAINING_IMAGES, expected)):
-        if path.is_file() and _sha256(content := path.read_bytes()) == expected:
-            return content
-    return None
-
-
-def record(folder: Path, name: str) -> Path | None:
-    """Returns one of `RECORDS`, equal to its SHA-256; None if the captioner has none.
-
-    Raises:
-        RunError: The manifest or the file is missing or damaged.
-    """
-    expected = _read_manifest(folder / MANIFEST).get(Path(name).stem)
-    return None if expected is None else _checked(folder, name, str(expected))
+def records(folder: Path) -> dict[str, Path]:
+    """Returns `FAMILIARITY` and `CONFIDENCE`, as far as a folder has them; see `checked_files`."""
+    return checked_files(folder, [FAMILIARITY, CONFIDENCE])
 
 
 def write(
@@ -212,94 +297,41 @@ def write(
     contents: Mapping[str, bytes],
     share_encoder: bool = False,
     teachers: Mapping[str, Sequence[str]] | None = None,
-    records: Mapping[str, bytes] | None = None,
+    **facts: Any,
 ) -> None:
-    """Writes the files of a model, the manifest last.
+    """Writes the files of a model, the marker last.
 
     Args:
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
-        share_encoder: Write encoder, training images and familiarity beside the folder, for its
-            neighbours.
-        teachers: What taught a captioner beside captions, for those who learn from it: `own` and
-            `inherited` teachers.
-        records: Those of `RECORDS` that there are.
+        share_encoder: Write what belongs to the encoder beside the folder, for its neighbours.
+        teachers: What taught a captioner beside captions: `own` and `inherited` teachers.
+        **facts: The other attributes of `Marker`.
 
     Raises:
         RunError: The folder has a model of another kind.
     """
-    (manifest,) = (name for name, files in _FILES.items() if files == contents.keys())
+    manifest = _FILES.get(frozenset(contents), MANIFEST)
     if manifest_of(folder) not in (None, folder / manifest):
         raise RunError(
             f"{folder} holds a model of another kind: remove it, or name another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.suffix in (".npz", ".json", ".tflite"):
+            path.unlink()
     hashes = {name: _sha256(content) for name, content in contents.items()}
-    for name in RECORDS:
-        (folder / name).unlink(missing_ok=True)
-    values = {"format": _FORMAT, "files": hashes}
-    values |= {} if teachers is None else {_TAUGHT_BY: teachers}
-    # Not among the files without which nothing can be loaded.
-    for name, content in (dict(contents) | dict(records or {})).items():
-        path, digest = folder / name, _sha256(content)
-        if share_encoder and name in (WEIGHTS["encoder"], TRAINING_IMAGES, FAMILIARITY):
-            path.unlink(missing_ok=True)
-            path = _shared(folder, name, digest)
-        write_atomically(path, content)
-        values |= {Path(name).stem: digest} if name in RECORDS else {}
-    write_json(folder / manifest, values)
+    for name, content in contents.items():
+        shared = share_encoder and name in _SHARED
+        write_atomically(_shared(folder, name, hashes[name]) if shared else folder / name, content)
+    marker = Marker(hashes, taught_by=teachers and {k: [*v] for k, v in teachers.items()}, **facts)
+    write_json(folder / manifest, marker.to_values())
 
 
 def _shared(folder: Path, name: str, sha256: str) -> Path:
-    return folder.absolute().parent / f"{Path(name).stem}-{sha256[:16]}{Path(name).suffix}"
+    stem, *rest = name.split(".")
+    return folder.absolute().parent / ".".join([f"{stem}-{sha256[:16]}", *rest])
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        values = json_object(read_content(path))
-        version, files = values["format"], values["files"]
-        wanted = _FILES[path.name]
-        if not isinstance(files, dict) or files.keys() != wanted or not _are_texts(files.values()):
-            raise ValueError(f"expected the SHA-256 of {', '.join(sorted(wanted))}")
-        if _TAUGHT_BY in values:
-            _check_teachers(values[_TAUGHT_BY])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"Cannot read {path}: {error!r}.") from error
-    if version != _FORMAT:
-        raise RunError(f"{path} has format {version}, this version reads {_FORMAT}: update sat_tf.")
-    return values
-
-
-def _are_texts(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _check_teachers(values: Any) -> None:
-    named = isinstance(values, dict) and set(values) == {"own", "inherited"}
-    for own in values.values() if named else [None]:
-        if not isinstance(own, list) or not all(isinstance(name, str) for name in own):
-            raise ValueError(f"expected lists of names, `own` and `inherited`, in `{_TAUGHT_BY}`")
-
-
-def _download(repo: str, revision: str | None) -> Path:
-    """Returns the folder of the Hub's cache with a captioner, complete or from an earlier time."""
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise RunError(
-            f"hf://{repo} needs huggingface_hub, which is not installed ({error}): "
-            f"{installation('hub')}"
-        ) from error
-    try:
-        wanted = [CARD, *RECORDS, *_FILES, *set().union(*_FILES.values())]
-        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
-    except (OSError, ValueError) as error:  # its own errors are among them
-        reason = " ".join(str(error).split())
-        raise RunError(f"hf://{repo} cannot be downloaded: {reason}") from error
-    if not is_published(folder):
-        raise RunError(f"hf://{repo} is not a model of sat_tf: it has no {MANIFEST}.")
-    return folder

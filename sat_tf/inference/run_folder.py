@@ -121,10 +121,6 @@ class RunFolder:
         "data_dir.txt",
         "Path of the data folder at training time, text; no part of what the run is.",
     )
-    training_images = _file(
-        "training_images.json",
-        "Photo ids and digests of the images that it and what it started from learned from, JSON.",
-    )
     familiarity = _file(
         "familiarity.json", "Statistics of the training images' annotations, JSON; see `limits`."
     )
@@ -138,6 +134,7 @@ class RunFolder:
     checkpoints = _file("checkpoints", "Folder of the last checkpoint.")
     logs = _file("logs", "Folder of TensorBoard's event files.")
     export = _file("export", "Folder of numbered SavedModels.")
+    graphs = _file("graphs", "LiteRT graphs of the best weights, with their marker; see `graphs`.")
 
     def evaluation(self, split: str) -> Path:
         """Folder of the reports and attention pages of one split."""

@@ -29,7 +29,6 @@ COMMANDS = {
     "train": ("training.train", "Train a captioner."),
     "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
     "caption": ("training.caption", "Caption images and draw where each word looked."),
-    "explain": ("training.explain", "Explain a caption, or a sentence of yours, word by word."),
     "inspect": ("training.inspect", "Check a data set before training on it."),
     "standardize": ("training.standardize", "Standardise an encoder's annotations."),
     "compare": ("training.compare", "Compare evaluated runs, with paired intervals."),
@@ -43,7 +42,6 @@ COMMANDS = {
     "bulk": ("serving.bulk", "Caption many images on Spark."),
     "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
     "client": ("serving.client", "Caption images by a server."),
-    "litert": ("serving.litert", "Caption images by a LiteRT export, without TensorFlow."),
 }
 """Name of each command of `sat-tf` -> its module and a sentence."""
 

@@ -1,11 +1,11 @@
 """Tiny runs of each kind of attention."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import sat_tf
-from sat_tf.inference import load as runs
 from sat_tf.inference.captioning import TrainedCaptioner
 from tests.sat_tf.tiny_runs import write_run
 
@@ -24,10 +24,12 @@ def loaded(run_of) -> dict[str, TrainedCaptioner]:
 
 
 @pytest.fixture(scope="session")
-def graphs_made(run_of, tmp_path_factory) -> Path:
-    """A cache with the graphs of the runs that attend."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SAT_TF_CACHE", str(folder))
-        assert None not in runs.make_graphs(run_of["soft"], run_of["hard"])
-    return folder
+def light(run_of, loaded, tmp_path_factory) -> dict[str, Path]:
+    """Copies of the runs that attend, with their graphs in float32."""
+    from sat_tf.inference.graphs import write_graphs
+
+    folder, found = tmp_path_factory.mktemp("light"), {}
+    for kind in ("soft", "hard"):
+        found[kind] = shutil.copytree(run_of[kind], folder / kind)
+        write_graphs(found[kind] / "graphs", loaded[kind])
+    return found

@@ -13,9 +13,10 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
-from sat_tf.inference import load as runs
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.graphs import write_graphs
 from sat_tf.text.vocabulary import Vocabulary
-from serving import export_litert, export_saved_model
+from serving import export_saved_model
 from serving.saved_model import load_call
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
@@ -36,7 +37,7 @@ class Exported:
     kind: str
 
     @functools.cached_property
-    def captioner(self) -> runs.TrainedCaptioner:
+    def captioner(self) -> TrainedCaptioner:
         unit = "characters" if self.kind == "none" else "words"
         return sat_tf.load(write_run(self.factory.mktemp("run") / "run", KINDS[self.kind], unit))
 
@@ -193,8 +194,8 @@ def litert_exports(exports, tmp_path_factory) -> Callable[[str], Path]:
         folder = built_once(
             tmp_path_factory,
             f"litert-{name}",
-            lambda folder: export_litert.export(captioner, folder, None, precision),
+            lambda folder: write_graphs(folder / "graphs", captioner, precision),
         )
-        return folder / "1"
+        return folder / "graphs"
 
     return made

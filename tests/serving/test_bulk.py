@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sat_tf import load
 from sat_tf.util.files import read_content
 from serving import bulk
-from serving.litert import load
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,10 +5,11 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
+from sat_tf import load
+from sat_tf.inference.graphs import write_graphs
 from sat_tf.text.vocabulary import END, Vocabulary
-from serving import bulk, export_litert, export_saved_model
+from serving import bulk, export_saved_model
 from serving.client import read_caption
-from serving.litert import load
 from serving.saved_model import load_call
 from serving.signatures import write_captions
 from serving.web.captions import Captioner
@@ -39,8 +40,8 @@ def test_every_runtime_writes_equal_words(tmp_path, images, language, unit):
     vocabulary = vocabulary_of(language, unit)
     captioner = sat_tf.load(write_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
     export_saved_model.export(captioner, tmp_path / "served")
-    export_litert.export(captioner, tmp_path / "light")
-    served, light = tmp_path / "served" / "1", tmp_path / "light" / "1"
+    write_graphs(tmp_path / "light", captioner)
+    served, light = tmp_path / "served" / "1", tmp_path / "light"
     assert load(light).vocabulary == vocabulary
     contents = images.files[:2]
     answer = load_call(served)("serving_default", np.array(contents, object))

@@ -1,18 +1,19 @@
-"""LiteRT exports hold static shapes and built-in operations, once per weight."""
+"""LiteRT graphs hold static shapes and built-in operations, once per weight; the command."""
 
-import json
-
+import numpy as np
 import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from sat_tf.inference import graphs
-from sat_tf.inference.litert_captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
-from serving.export_litert import export, main
-from serving.model_card import described_precision
-from serving.versions import CARD_FILE
+import sat_tf
+from sat_tf import captioner as captioner_module
+from sat_tf.inference import graphs, published
+from sat_tf.inference.graphs import write_graphs
+from serving.export_litert import main
 from tests.image_files import smooth
 from tests.serving.export_fixtures import write_run
+
+IMAGES = 4
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from tests.serving.export_fixtures import write_run
     ["soft", "int8", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none"))],
 )
 def test_graphs_are_static_and_of_built_in_operations(litert_exports, kind):
-    for name in GRAPHS:
+    for name in published.GRAPHS:
         # Fails to make tensors if an operation is of TensorFlow's.
         interpreter = Interpreter(str(litert_exports(kind) / name))
         interpreter.allocate_tensors()
@@ -32,51 +33,85 @@ def test_weights_are_stored_once_and_smaller_with_fewer_bits(exports, litert_exp
     model = exports["soft"].captioner.model
     weights = model.encoder.count_params() + model.decoder.count_params()
     sizes = {
-        kind: sum(json.loads((litert_exports(kind) / SETTINGS).read_text())["sizes"].values())
+        kind: sum((litert_exports(kind) / name).stat().st_size for name in published.GRAPHS)
         for kind in ("soft", "float16", "int8")
     }
     # Beside the numbers, operations and names.
     assert 3.9 * weights <= sizes["soft"] < 4 * weights + 40_000
     assert sizes["soft"] > sizes["float16"] and sizes["soft"] > sizes["int8"]
-    version = litert_exports("soft")
-    assert version.name == "1"
-    assert {path.name for path in version.iterdir()} == {
-        *GRAPHS,
-        SETTINGS,
-        VOCABULARY,
-        CONFIG,
-        CARD_FILE.name,
-    }
 
 
-def test_the_command_exports_and_prints_what_is_inside(tmp_path, capsys):
+@pytest.mark.parametrize(
+    "kind", ["soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none"))]
+)
+def test_captions_equal_those_of_the_saved_model(litert_exports, exports, images, kind):
+    captioner = sat_tf.load(litert_exports(kind))
+    signatures = tf.saved_model.load(str(exports[kind].version)).signatures
+    outputs = signatures["serving_default"](image_bytes=tf.constant(images.files[:IMAGES]))
+    expected = {name: value.numpy() for name, value in outputs.items()}
+    for row, content in enumerate(images.files[:IMAGES]):
+        caption = captioner.caption(content)
+        pairs = [(caption.text, caption.score), *caption.alternatives]
+        texts, scores = zip(*pairs, strict=True)
+        assert list(texts) == [text.decode() for text in expected["captions"][row]]
+        np.testing.assert_allclose(scores, expected["scores"][row], atol=1e-4)
+        length = expected["lengths"][row, 0]
+        np.testing.assert_allclose(
+            caption.log_probs, expected["word_log_probs"][row, :length], atol=1e-4
+        )
+        if kind == "none":
+            assert caption.alpha is None and caption.beta is None
+            continue
+        np.testing.assert_allclose(caption.alpha, expected["attention"][row, :length], atol=1e-4)
+        np.testing.assert_allclose(caption.beta, expected["beta"][row, :length], atol=1e-4)
+
+
+def test_a_narrow_layer_is_in_the_graphs_of_a_beam_that_is_not_projected(
+    exports, images, tmp_path, monkeypatch
+):
+    """As in `folder_from_flickr8k`: more locations than the beam is expected to read."""
+    captioner = exports["hard"].captioner
+    assert captioner.config.decoder.bottleneck_dim is not None
+    expected = captioner.caption(images.files[0])
+    monkeypatch.setattr(captioner_module, "CAPTION_WORDS", 0)
+    write_graphs(tmp_path / "graphs", captioner)
+    found = sat_tf.load(tmp_path / "graphs").caption(images.files[0])
+    assert found.text == expected.text
+    np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_smaller_weights_caption_too(litert_exports, images, precision):
+    captioner, exact = (sat_tf.load(litert_exports(name)) for name in (precision, "soft"))
+    assert captioner.precision == precision
+    caption, expected = (c.caption(images.files[0]) for c in (captioner, exact))
+    np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-4)
+    assert caption.words and abs(caption.score - expected.score) < 1.0
+
+
+def test_the_command_makes_the_graphs_of_a_run(tmp_path, capsys):
     run_dir = write_run(tmp_path / "run", {"kind": "soft"})
     photographs = tmp_path / "photographs"
     photographs.mkdir()
     smooth().save(photographs / "a.png")
     (photographs / "b.png").write_bytes(b"x")
-    argv = ["--precision", "int8", "--beam", "2"]
-    argv += ["--photographs", str(photographs)]
-    assert main(["--run-dir", str(run_dir), *argv]) == 0
-    card = run_dir / "litert" / "1" / CARD_FILE.name
-    corrected = "int8, biases corrected by what rounding moved on the photographs given"
-    assert f"| precision | {corrected}" in card.read_text() and "## In int8" in card.read_text()
-    assert "| `log_probs` | float32 | [2, " in card.read_text()
+    assert main(["--run-dir", str(run_dir), "--photographs", str(photographs), "--beam", "2"]) == 0
     said = capsys.readouterr()
-    assert str(card) in said.out and "on disk" in said.out and corrected in said.out
+    assert f"{run_dir / 'graphs'}: int8, " in said.out
     assert f"Skipped {photographs / 'b.png'}: " in said.err
-    assert described_precision("int8", run_dir, False).startswith("int8, biases not corrected: ")
-
-
-def test_photographs_without_int8_are_refused(tmp_path, capsys):
-    assert main(["--run-dir", "flickr8k_soft", "--photographs", str(tmp_path)]) == 2
-    assert "`photographs`: expected none, or `--precision int8`" in capsys.readouterr().err
+    light = sat_tf.load(run_dir)
+    assert light.precision == "int8" and light.config.search.beam == 2
+    for argv in (["--precision", "float32"], ["--out", str(photographs)]):
+        argv = ["--run-dir", str(run_dir), "--photographs", str(photographs), *argv]
+        assert main(argv) == 2
+        assert "expected none, or int8" in (err := capsys.readouterr().err) or "of graphs" in err
+    assert sat_tf.load(run_dir).precision == "int8"
 
 
 def test_an_operation_that_litert_lacks_is_named(exports, tmp_path, monkeypatch):
     inverted = lambda x: {"annotations": tf.linalg.inv(x)}  # noqa: E731
-    made = {GRAPHS[0]: (inverted, [tf.TensorSpec([3, 3], name="x")])}
+    made = {published.GRAPHS[0]: (inverted, [tf.TensorSpec([3, 3], name="x")])}
     monkeypatch.setattr(graphs, "make_graphs", lambda *_: made)
     with pytest.raises(ValueError, match=r"`format`: expected saved_model.* \(MatrixInverse\)"):
-        export(exports["soft"].captioner, tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
+        write_graphs(tmp_path / "out", exports["soft"].captioner)
+    assert not (tmp_path / "out").exists()

@@ -1,5 +1,6 @@
 """Captions of the user's own images."""
 
+import csv
 import functools
 import json
 import shutil
@@ -8,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.inference import load as runs
 from sat_tf.inference.lettering import GLOW
 from tests.image_files import noise
 from tests.page_data import embedded
-from training.caption import main
+from training import caption
+from training.caption import COLUMNS, main
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def photo(tmp_path):
 def _loaded_once():
     """Every command loads its run; here those of the same run share one that is loaded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "load", functools.cache(runs.load))
+        patch.setattr(caption, "load", functools.cache(caption.load))
         yield
 
 
@@ -60,7 +61,7 @@ def test_a_file_that_cannot_be_read_is_told_and_others_are_done(soft_run, photo,
 
 
 def test_files_and_runs_that_do_not_exist_need_no_tensorflow(soft_run, photo, monkeypatch, capsys):
-    monkeypatch.setattr(runs, "load", None)
+    monkeypatch.setattr(caption, "load", None)
     assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
     assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
     assert main([str(photo), "--run-dir", "flickr8k_sof"]) == 2
@@ -147,3 +148,46 @@ def test_a_page_does_not_replace_a_photograph(photo, soft_run, capsys):
     assert main([str(photo), "--run-dir", str(soft_run), "--html", str(photo)]) == 2
     assert "`--html`: expected a file named *.html" in capsys.readouterr().err
     assert photo.read_bytes() == before
+
+
+def test_a_folder_is_captioned_into_a_table_and_texts(soft_run, photo, tmp_path, capsys):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    twin = tmp_path / "sub" / "twin.png"
+    twin.parent.mkdir()
+    Image.open(photo).save(twin)
+    table = tmp_path / "captions.csv"
+    argv = [str(tmp_path), "--run-dir", str(soft_run), "--csv", str(table), "--beam", "3"]
+    assert main([*argv, "--write-txt", "--out", str(tmp_path / "out")]) == 1
+    with table.open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert tuple(header) == COLUMNS and [row[0] for row in rows] == [str(photo), str(twin)]
+    assert all(row[1] and 0.0 <= float(row[3]) <= 1.0 for row in rows)
+    assert len(json.loads(rows[0][4])) == 2
+    assert photo.with_suffix(".txt").read_text() == rows[0][1] + "\n"
+    assert twin.with_suffix(".txt").exists() and not (tmp_path / "out").exists()
+    capsys.readouterr()
+    table.write_text("mine")
+    assert main(argv) == 2 and table.read_text() == "mine"
+    assert "captions.csv exists: choose another, or add `--overwrite`" in capsys.readouterr().err
+    assert main([*argv, "--overwrite"]) == 1 and table.read_text().startswith("file,caption,")
+
+
+def test_images_of_one_name_have_no_text_in_common(soft_run, photo, tmp_path, capsys):
+    Image.open(photo).save(tmp_path / "bird.png")
+    assert main([str(tmp_path), "--run-dir", str(soft_run), "--write-txt"]) == 2
+    assert "expected images of different names, got two for" in capsys.readouterr().err
+
+
+def test_a_sentence_is_explained_in_a_figure_of_its_own(soft_run, photo, tmp_path, capsys):
+    flags = ["--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
+    assert main([str(photo), *flags]) == 0
+    own = capsys.readouterr().out.partition(": ")[2].partition("  (")[0]
+    assert main([str(photo), "--sentence", f"{own} unicorn", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "looking" in said and "Not known, and read as <unk>: unicorn." in said
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"bird.png", "bird.explained.png"}
+    assert main([str(photo), "--sentence", "", *flags, "--figure", "none"]) == 0
+    assert "log p of the whole: " in capsys.readouterr().out
+    assert main([str(photo), str(photo), "--sentence", "a", *flags]) == 2
+    assert "expected one image with it, got 2 images" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import numpy as np
 from sat_tf.config import SearchConfig
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.captions import Caption
+from sat_tf.inference.published import read_card
 from sat_tf.inference.run_folder import RunFolder, read_average
 from sat_tf.scores.tokens import ScoreTokens
 from sat_tf.util.fields import to_dict
@@ -118,6 +119,8 @@ def evaluate_run(
     average = ", ".join(f"{share:g} of {Path(run).name}" for run, share in shares)
     report["notes"] += [f"The weights are an average: {average}."] if average else []
     report["notes"] += unfinished_note(captioner.path)
+    card = read_card(RunFolder(captioner.path).graphs)
+    report["notes"] += [card.strip().splitlines()[-1]] if card else []
     report |= {
         "weights_sha256": captioner.weights_sha256,
         "recipe": settings["recipe"],

@@ -10,7 +10,8 @@ import keras
 import numpy as np
 
 from sat_tf.captioner import Captioner
-from sat_tf.inference import load as runs
+from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.load import load_captioner
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from sat_tf.util.errors import RunError, invalid_value
 from training.data.inputs import Data
@@ -57,7 +58,7 @@ def start_from(
     name: str = "--init-from",
     kind: str = "key",
     counts: np.ndarray | None = None,
-) -> runs.TrainedCaptioner:
+) -> TrainedCaptioner:
     """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
     The optimizer's state and the baseline are not among them. Of another vocabulary, words that
@@ -78,7 +79,7 @@ def start_from(
         ValueError: It is not a finished run, or has another vocabulary or other shapes.
     """
     try:
-        found = runs.load_captioner(run_dir)
+        found = load_captioner(run_dir)
         rows = None if found.vocabulary == vocabulary else _rows(found.vocabulary, vocabulary)
         if rows is not None and counts is None:
             differing = sorted(set(found.vocabulary.words) ^ set(vocabulary.words))

@@ -29,7 +29,7 @@ def test_a_run_loads_without_the_weights_file_of_its_encoder(run_of, loaded):
     assert again.path == run_of["soft"] and not Path("gone.weights.h5").exists()
     mine, theirs = again.caption(PIXELS), loaded["soft"].caption(PIXELS)
     assert mine.text == theirs.text and mine.score == pytest.approx(theirs.score)
-    shown = f"TrainedCaptioner({str(run_of['soft'])!r}, soft attention over scenes_cnn at "
+    shown = f"KerasCaptioner({str(run_of['soft'])!r}, soft attention over scenes_cnn at "
     assert repr(again).startswith(shown) and repr(again).endswith(" words)")
 
 
@@ -160,7 +160,7 @@ def test_an_image_gets_one_caption_in_every_form_and_in_a_batch(loaded, tmp_path
         ),
         (lambda c: c.caption(None), "`image`: expected str or .* Image, got None"),
         (lambda c: c.caption(iter([PIXELS])), "`image`: expected str or .* Image, got <list"),
-        (lambda c: c.captions_of(3), "`images`: expected Iterable, got 3"),
+        (lambda c: c.captions(3), "`images`: expected Iterable, got 3"),
         (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
         (
             lambda c: c.describe(np.zeros([1, 49, 7])),

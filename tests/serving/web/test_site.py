@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION
-from sat_tf.inference import cache
-from sat_tf.inference.load import load, make_graphs
+from sat_tf.inference.load import load
 from serving import export_web
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
 from tests.digits.small_readers import write_reader
@@ -127,9 +126,7 @@ def files() -> dict[str, bytes]:
     return every
 
 
-def test_captions_of_a_browser_equal_those_of_the_light_way(open_site, runs, monkeypatch):
-    monkeypatch.delenv(cache.SWITCH, raising=False)
-    make_graphs(*runs)
+def test_captions_of_a_browser_equal_those_of_the_light_way(open_site, runs):
     light, page = {run.name: load(run) for run in runs}, open_site()
     page.evaluate(ASK)
     for name, content in files().items():
@@ -152,9 +149,7 @@ def test_captions_of_a_browser_equal_those_of_the_light_way(open_site, runs, mon
                     np.testing.assert_allclose(betas, other.beta, atol=1e-5)
 
 
-def test_a_sentence_of_ones_own_is_explained_as_in_python(open_site, runs, monkeypatch):
-    monkeypatch.delenv(cache.SWITCH, raising=False)
-    make_graphs(runs[0])
+def test_a_sentence_of_ones_own_is_explained_as_in_python(open_site, runs):
     light, page, content = load(runs[0]), open_site(), encode(smooth(), "PNG")
     page.evaluate(ASK)
     known = " ".join(light.vocabulary.words[4:6])

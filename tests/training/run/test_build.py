@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import sat_tf
 from sat_tf.captioner import Captioner
-from sat_tf.inference import load as runs
+from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.inference.run_folder import read_config, read_vocabulary
 from sat_tf.layers import backbones
 from sat_tf.text.vocabulary import Vocabulary
@@ -92,7 +92,7 @@ def test_fine_tuning_moves_the_chosen_layers_and_is_what_is_loaded(
     assert max(decoder) > 1e-3
     images = np.random.default_rng(0).integers(0, 256, [3, 64, 64, 3], np.uint8)
     loaded = sat_tf.load(tmp_path / "run")
-    trained = runs.TrainedCaptioner(models[0], loaded.vocabulary)
+    trained = KerasCaptioner(models[0], loaded.vocabulary)
     both = (captioner.caption(list(images)) for captioner in (trained, loaded))
     for one, other in zip(*both, strict=True):
         assert (one.text, one.score) == (other.text, other.score)
