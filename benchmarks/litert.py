@@ -2,7 +2,7 @@
 
 Exports a run both ways and captions dev images with each, one at a time and in lists of 8, in
 turns: sizes, equal captions, BLEU-4, images per second of processor time, and the start of
-`python -m serving.litert` in a new process up to its first caption; beside the rate of a large
+`python -m training.caption` in a new process up to its first caption; beside the rate of a large
 matrix product.
 """
 
@@ -26,9 +26,9 @@ import tensorflow as tf
 import sat_tf
 from benchmarks.measure import command, format_table, matrix_product, medians
 from sat_tf.images.pillow import read_content
+from sat_tf.inference.graphs import Precision, write_graphs
 from sat_tf.scores import bleu
-from serving import export_litert, export_saved_model
-from serving.export_litert import Precision
+from serving import export_saved_model
 from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.data.examples import Example
@@ -65,7 +65,8 @@ def run(
         folders = {_EXPORT: export_saved_model.export(captioner, Path(name) / "saved_model")}
         for precision in precisions:
             out = Path(name) / precision
-            folders[precision] = export_litert.export(captioner, out, None, precision)
+            folders[precision] = out
+            write_graphs(out, captioner, precision)
         # Threads that exist already keep their cores, so each session has one thread of its own.
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
         captioners = {what: _open(what, folder, cores) for what, folder in folders.items()}
@@ -146,7 +147,8 @@ def start_seconds(folder: Path, content: bytes) -> float:
         file.flush()
         for _ in range(_STARTS):
             start = time.perf_counter()
-            called = [sys.executable, "-m", "serving.litert", str(folder), file.name]
+            called = [sys.executable, "-m", "training.caption", file.name, "--figure", "none"]
+            called += ["--run-dir", str(folder)]
             subprocess.run(called, check=True, stdout=subprocess.DEVNULL)
             took.append(time.perf_counter() - start)
     return statistics.median(took)

@@ -163,7 +163,7 @@ def check_out(out: Path) -> None:
     Raises:
         ValueError: OUT has other files; hidden ones, such as those of git, do not count.
     """
-    if published.is_published(out) or not out.exists():
+    if published.manifest_of(out) is not None or not out.exists():
         return
     expected = "a folder that is new, empty or a published model"
     if not out.is_dir():

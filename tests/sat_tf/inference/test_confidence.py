@@ -133,7 +133,7 @@ def limited(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_way_tells_the_same(limited, tmp_path):
-    from serving.export_litert import export as export_litert
+    from sat_tf.inference.graphs import write_graphs
     from serving.export_saved_model import export
     from serving.saved_model import load_call
 
@@ -143,12 +143,13 @@ def test_every_way_tells_the_same(limited, tmp_path):
     assert 0 <= told[0] <= 1 and 0 < told[1] < 1
     narrow = dataclasses.replace(captioner.config.search, beam=1)
     assert captioner.caption(NOISE, narrow).confidence is None  # which is of another search
-    lite = export_litert(captioner, tmp_path / "lite")
+    lite = tmp_path / "lite"
+    write_graphs(lite, captioner)
     files = contents(limited, captioner)
     for name in ("a", "b"):
         hashes = [sha256(files[part]).hexdigest() for part in published.WEIGHTS.values()]
-        records = captioner.limits.files(hashes[:1], hashes)
-        published.write(tmp_path / name, files, share_encoder=True, records=records)
+        known = captioner.limits.files(hashes[:1], hashes)
+        published.write(tmp_path / name, files | known, share_encoder=True)
     for folder, apart in ((lite, 1e-4), (tmp_path / "b", 0.05)):  # its weights are rounded
         found = sat_tf.load(folder).caption(NOISE)
         np.testing.assert_allclose([found.familiarity, found.confidence], told, atol=apart)
@@ -157,7 +158,7 @@ def test_every_way_tells_the_same(limited, tmp_path):
     np.testing.assert_allclose([served["familiarity"][0], served["confidence"][0]], told, atol=1e-4)
     assert len(list(tmp_path.glob("familiarity-*.json"))) == 1  # of both, as the encoder is
     (tmp_path / "b" / "confidence.json").unlink()
-    with pytest.raises(RunError, match="has no confidence.json"):
+    with pytest.raises(RunError, match="it has no confidence.json"):
         sat_tf.load(tmp_path / "b")
 
 

@@ -12,9 +12,10 @@ from sat_tf.captioner import Captioner
 from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
 from sat_tf.inference import weights
 from sat_tf.inference.graphs import write_graphs
-from sat_tf.inference.litert_captioner import ENCODER
+from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.inference.litert_graph import Encoder as LiteEncoder
 from sat_tf.inference.packing import pack, unpack
+from sat_tf.inference.published import GRAPHS
 from sat_tf.layers import patch_encoders
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
@@ -312,9 +313,7 @@ def test_a_fine_tuned_encoder_is_the_same_from_checkpoint_saved_model_and_litert
     expected = annotate(pixels)["annotations"]
     np.testing.assert_array_equal(served(pixels=pixels)["annotations"], expected)
 
-    (tmp_path / "litert").mkdir()
     vocabulary = Vocabulary.from_captions(["one two three four five"], min_count=1)
-    run = SimpleNamespace(model=model, config=model.config, vocabulary=vocabulary, grid=(3, 3))
-    write_graphs(tmp_path / "litert", run, model.config.search, "float32")
-    light = LiteEncoder.of(tmp_path / "litert" / ENCODER, 1)
+    write_graphs(tmp_path / "litert", KerasCaptioner(model, vocabulary))
+    light = LiteEncoder(tmp_path / "litert" / GRAPHS[0], 1)
     np.testing.assert_allclose(light(pixels[0])["annotations"], expected, rtol=1e-4, atol=1e-5)
