@@ -181,10 +181,13 @@ def _download(repo: str, revision: str | None) -> Path:
         raise RunError(f"hf://{repo} needs huggingface_hub: {installation('hub')}") from error
     try:
         kinds = ["*.json", "*.npz", "*.tflite", CARD]
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=kinds))
+        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=kinds))
     except (OSError, ValueError) as error:  # its own errors are among them
         reason = " ".join(str(error).split())
         raise RunError(f"hf://{repo} cannot be downloaded: {reason}") from error
+    if manifest_of(folder) is None:
+        raise RunError(f"hf://{repo} is not a model of sat_tf: it has no {MANIFEST}.")
+    return folder
 
 
 def output_dir(name: str | Path) -> Path:

@@ -54,7 +54,7 @@ def test_one_that_ships_is_found_by_name_unless_a_folder_is(shipped, soft, tmp_p
     monkeypatch.chdir(tmp_path)
     assert published.names() == ["soft"] and published.locate("soft") == soft
     assert published.output_dir("soft") == Path("captioners/soft")
-    with pytest.raises(RunError, match="of that name ships: did you mean soft"):
+    with pytest.raises(RunError, match="no pretrained model of that name: did you mean soft"):
         published.locate("sofd")
     (tmp_path / "soft").mkdir()
     assert published.locate("soft") == published.output_dir("soft") == Path("soft")
@@ -73,9 +73,9 @@ def test_a_manifest_that_is_none_and_a_missing_file_are_errors(copy):
     path = copy / published.MANIFEST
     written = json.loads(path.read_text())
     for text, says in (
-        ("{", "Cannot read .*captioner.json"),
-        ('{"format": 1, "files": {"../../x": "0"}}', "Cannot read .*captioner.json"),
-        (json.dumps(written | {"format": 2}), "has format 2, this version reads 1: update"),
+        ("{", "captioner.json is damaged .Expecting"),
+        ('{"format": 2, "files": {"../../x": "0"}}', "captioner.json is damaged .its checksum"),
+        (json.dumps(written | {"format": 1}), "has the format 1, and this version of sat_tf reads"),
         (json.dumps(written), "incomplete: it has no encoder.npz"),
     ):
         path.write_text(text)
@@ -98,7 +98,7 @@ def test_what_the_hub_gives_has_to_be_a_model(soft, monkeypatch, tmp_path):
         asked.append(revision)
         if repo == "me/other":
             raise OSError("401 Client Error:\n  Repository Not Found")
-        assert {path.name for path in soft.iterdir()} <= {*allow_patterns}
+        assert all(any(path.match(one) for one in allow_patterns) for path in soft.iterdir())
         return str(soft if repo == "me/soft" else tmp_path)
 
     monkeypatch.setattr(hub, "snapshot_download", download)
@@ -112,8 +112,8 @@ def test_what_the_hub_gives_has_to_be_a_model(soft, monkeypatch, tmp_path):
 
 def test_three_captioners_ship_with_one_encoder():
     assert sorted(published.names()) == NAMES
-    weights = list(published.SHIPPED.rglob("*.npz"))  # with what int8 moves in the encoder
-    assert len(weights) == 5 and sum(path.stat().st_size for path in weights) < 60e6
+    weights = list(published.SHIPPED.rglob("*.npz"))  # and of each graph all but the weights
+    assert len(weights) == 11 and sum(path.stat().st_size for path in weights) < 58e6
 
 
 @pytest.mark.parametrize("name", NAMES)
