@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig
-from sat_tf.inference import published
 from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.train_step import Objective
 from training.data.inputs import Data
@@ -75,6 +74,8 @@ def kept_words_of(config: RunConfig, run_dir: Path | None = None) -> tuple[str, 
     """
     if not config.keep_words:
         return ()
+    from sat_tf.inference import published
+
     begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
     kept = read_vocabulary(run_dir if begun else published.locate(config.init_from))
     same = (kept.unit, kept.language) == (config.data.unit, config.data.language)

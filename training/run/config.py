@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from sat_tf import config as configs
 from sat_tf.inference.run_folder import RunFolder, read_captioner
-from sat_tf.scores.tokens import OVER_CHARACTERS, default_tokens
 from sat_tf.util.errors import invalid_value, other_version
 from sat_tf.util.fields import (
     Fraction,
@@ -238,10 +237,12 @@ def _check_reward(config: RunConfig) -> None:
                 expected = "0 with `--reward.metric none`"
                 raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
-    characters = default_tokens(**config.data.splitting) in OVER_CHARACTERS
-    if reward.meteor_weight and characters:
-        weight, expected = reward.meteor_weight, "0 for captions of characters"
-        raise invalid_value("--reward.meteor_weight", expected, weight, "key")
+    if reward.meteor_weight:
+        from sat_tf.scores.tokens import OVER_CHARACTERS, default_tokens
+
+        if default_tokens(**config.data.splitting) in OVER_CHARACTERS:
+            weight, expected = reward.meteor_weight, "0 for captions of characters"
+            raise invalid_value("--reward.meteor_weight", expected, weight, "key")
     metric = f"with `--reward.metric {reward.metric}`"
     if config.init_from is None:
         expected = f"a finished run {metric}, as an untrained model's samples all earn nothing"

@@ -20,7 +20,6 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from sat_tf.config import HUB, JOIN, SCENES_CNN, weights_files
-from sat_tf.inference import published
 from sat_tf.inference.run_folder import RunFolder, read_config
 from sat_tf.util.commands import check_removed, loading, parse_flags
 from sat_tf.util.errors import RunError, invalid_value
@@ -140,6 +139,8 @@ def _shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | 
     A flag given wins over that run's image size and layer; dropout and what learns stay. A run
     folder that holds a run already decides, as the other may be gone.
     """
+    from sat_tf.inference import published
+
     try:
         begun = run_dir is not None and RunFolder(run_dir).has_checkpoint()
         origin = read_config(run_dir if begun else published.locate(config.init_from))
@@ -177,6 +178,8 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
     if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
         expected += f"; train `--recipe {origin.name}` with the same flags first"
         raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
+    from sat_tf.inference import published
+
     try:
         found = published.locate(config.init_from)
         if not RunFolder(found).config.is_file():

@@ -18,7 +18,6 @@ from typing import Any
 
 import filelock
 
-from sat_tf.inference import published
 from sat_tf.inference.run_folder import RunFolder, read_average, read_object, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
@@ -288,6 +287,8 @@ def _read_contents(folder: RunFolder) -> dict[str, Contents]:
 
 
 def _origins(names: Iterable[str]) -> dict[str, str]:
+    from sat_tf.inference import published
+
     return {name: str(published.locate(name).resolve()) for name in names}
 
 
@@ -297,6 +298,8 @@ def ancestors(run_dir: Path) -> list[Path]:
     A run starts from `--init-from`, or from the runs that it averages. The folder of one that was
     removed is named, but nothing before it is known.
     """
+    from sat_tf.inference import published
+
     found, left = [], [published.locate(run_dir).resolve()]
     while left:
         path = left.pop(0)
@@ -311,6 +314,8 @@ def ancestors(run_dir: Path) -> list[Path]:
 
 
 def _located(name: str) -> Path:
+    from sat_tf.inference import published
+
     try:
         return published.locate(name).resolve()
     except ValueError:
@@ -323,6 +328,8 @@ def teachers_of(run_dir: Path) -> dict[str, list[str]]:
     Under `own`, what taught it or those it started from; under `inherited`, what taught the
     captioners whose predictions it learned from.
     """
+    from sat_tf.inference import published
+
     if published.is_published(published.locate(run_dir)):
         return published.taught_by(published.locate(run_dir))
     own, inherited = [], []
