@@ -27,8 +27,12 @@ MOST_BYTES = 2**31
 
 _MISSING = ("", "nan", "none", "null", "na", "n/a", "<na>")
 _WRITTEN = ("[", "{", "array(", "('", '("')  # a list or an object, written as text
-_FRAME = re.compile(r"<(?:s|sos|bos|start|\|startoftext\|)>|startseq\b|\[CLS\]", re.IGNORECASE)
-_JOINTS = ("|", "###", "<sep>", "[SEP]")  # between captions in one cell
+_FRAME = re.compile(
+    r"^(?:<(?:s|sos|bos|start|\|startoftext\|)>|startseq\b|\[CLS\])"
+    r"|(?:<(?:/s|eos|end|\|endoftext\|)>|\bendseq)\W*$",
+    re.IGNORECASE,
+)
+_JOINTS = ("|", "###", "<sep>", "[SEP]", "<br>")  # between captions in one cell
 _JOINED, _LISTS = 0.2, 0.9  # shares of the records
 _LETTERS = 20  # of a word; a longer entry without spaces is a caption in another script
 
@@ -139,9 +143,9 @@ def captions_in(value: Any, path: Path, place: str) -> tuple[tuple[str, ...], in
         if text.lower() in _MISSING:
             missing += 1
             continue
-        if _FRAME.match(text):
-            way = "remove the marks of start and end, as training adds its own"
-            fail(path, place, f"the caption {text[:60]!r} begins with a mark of its start; {way}")
+        if _FRAME.search(text):
+            way = "remove them, as training adds its own"
+            fail(path, place, f"marks of start or end around the caption {text[:60]!r}; {way}")
         if has_half_character(text):
             fail(path, place, f"half a character (a lone surrogate) in the caption {text!r}")
         texts.append(text)
@@ -264,6 +268,7 @@ def parse_json(text: str, path: Path, place: str = "the whole file") -> Any:
     except DataError:
         raise
     except ValueError as error:
-        fail(path, place, f"not JSON ({error})")
+        lines = " (JSON lines need a name *.jsonl)" if "Extra data" in str(error) else ""
+        fail(path, place, f"not JSON ({error}){lines}")
     except RecursionError:
         fail(path, place, "not JSON (nested too deeply)")

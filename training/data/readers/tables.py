@@ -11,7 +11,7 @@ import functools
 import io
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class Chosen:
         return tuple(dict.fromkeys(index for index in found if index is not None))
 
 
-def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
+def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     """Reads a table with a row per caption or image, and any of four separators.
 
     `known` are names of images without folder and suffix, for the suggestion in an error.
@@ -88,7 +88,9 @@ def read_csv(path: Path, columns: Columns, known: Collection[str]) -> CaptionFil
     while names and not names[-1]:  # of separators at the ends of lines
         names.pop()
     numbered = columns and all(name.isdecimal() for of in columns.values() for name in of)
-    if any(map(is_image_name, names)):
+    plain = {name.lower() for name in names}
+    words = {word for of in ROLES.values() for word in of}
+    if any(map(is_image_name, names)) or (not plain & words and not known.isdisjoint(names)):
         if not numbered:
             _refuse_no_header(path, rows[0], known)
         names = [str(number) for number in range(1, len(names) + 1)]
@@ -260,6 +262,7 @@ def _length(cells: Sequence[Any]) -> float:
     """Mean length of texts that may be captions: of several words, or in other letters."""
     texts = [cell[0] if isinstance(cell, list) and cell else cell for cell in cells]
     texts = [text for text in texts if isinstance(text, str) and "://" not in text]
+    texts = [text for text in texts if not text.startswith(("{", "["))]
     lengths = [
         len(text) * (" " in text.strip() or not text.isascii())
         for text in texts

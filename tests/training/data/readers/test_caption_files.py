@@ -106,6 +106,10 @@ REFUSED = {
         {"c.csv": f"a.jpg,{A}\nb.jpg,{B}\n"},
         "line 1: expected a header.*`--data.columns image=1,caption=2`",
     ),
+    "no header, and names without suffix": (
+        {"c.csv": f"a,{A}\nb,{B}\n"},
+        "line 1: expected a header.*`--data.columns image=1,caption=2`",
+    ),
     "an object by names": ({"c.json": {"a.jpg": A}}, "found an object with the keys 'a.jpg'"),
     "nested records": ({"c.jsonl": [{"data": {"image": "a.jpg"}}]}, "found the columns data"),
     "chats": ({"c.json": [{"id": 1, "conversations": []}]}, "found the columns id, conversations"),
@@ -129,7 +133,7 @@ REFUSED = {
     ),
     "marks of the start": (
         {"c.csv": f"image,caption\na.jpg,<start> {A} <end>\n"},
-        "line 2: the caption '<start> a red .*' begins with a mark of its start",
+        "line 2: marks of start or end around the caption '<start> a red ",
     ),
     "captions joined by bars": (
         six(*["a dog runs | a dog"] * 6),
@@ -166,6 +170,8 @@ REFUSED = {
         {"c.json": [{"image": "data:image/png;base64,AA", "caption": A}]},
         "is no name of an image; write the image to a file",
     ),
+    "marks of the end": ({"c.csv": f"image,caption\na.jpg,{A} endseq\n"}, "marks of start or end"),
+    "JSON lines by another name": ({"c.json": "{}\n{}"}, r"not JSON .*need a name \*.jsonl"),
     "no JSON": ({"c.json": "{"}, "c.json, the whole file: not JSON"),
     "a file without rows": ({"c.csv": "image,caption\n"}, "c.csv holds no image"),
     "an empty file": ({"c.csv": ""}, "c.csv is empty"),
