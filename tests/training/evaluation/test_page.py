@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 import sat_tf
@@ -68,21 +69,25 @@ def test_an_undefined_cider_is_called_so(soft_run):
     assert image["scores"]["CIDEr"] == "undefined"
 
 
-def test_charts_have_a_bar_for_each_bin_with_words_and_a_curve_of_the_epochs(soft_run, tmp_path):
-    words = WordConfidence(np.tile([0.05, 0.55, 0.56, 0.95], 50), np.tile([0, 1, 0, 1], 50), None)
-    words = words._replace(image=np.arange(200))
-    bins = reliability(words, bins=10)._asdict()
+def test_the_chart_of_confidence_has_a_bar_for_each_bin_with_words():
+    words = WordConfidence(np.tile([0.05, 0.54, 0.56, 0.95], 50), np.tile([0, 1, 0, 1], 50), None)
+    bins = reliability(words._replace(image=np.arange(200)), bins=10)._asdict()
     (drawn,) = reliability_chart(bins, "characters")
     assert [bar[2:] for bar in drawn["bars"]] == [
         [0.0, "50 characters, confidence 5 %, right 0 %"],
-        [50.0, "100 characters, confidence 56 %, right 50 %"],
+        [50.0, "100 characters, confidence 55 %, right 50 %"],
         [100.0, "50 characters, confidence 95 %, right 100 %"],
     ]
-    assert reliability_chart(bins | {"words": bins["words"] // 2}) == []
-    charts = data_of(soft_run)["charts"]
-    curve = charts[-1]
-    assert [line["name"] for line in curve["lines"]] == ["training", "dev split"]
-    for line in curve["lines"]:
-        epochs = [epoch for epoch, _ in line["points"]]
-        assert epochs == list(range(1, len(epochs) + 1))
-    assert learning_curve(tmp_path) == []
+    assert reliability_chart(bins | {"words": bins["words"] // 2}) == []  # too few
+
+
+def test_the_curve_has_a_line_for_each_split_with_three_epochs(tmp_path):
+    for part, epochs in (("train", 4), ("validation", 3), ("other", 5)):
+        with tf.summary.create_file_writer(str(tmp_path / part)).as_default():
+            for epoch in range(epochs):
+                tf.summary.scalar("objective/nll", 3.0 - epoch, epoch)
+    (curve,) = learning_curve(tmp_path)
+    points = {line["name"]: line["points"] for line in curve["lines"]}
+    assert [*points] == ["training", "dev split"]
+    assert points["dev split"] == [[1, 3.0], [2, 2.0], [3, 1.0]]
+    assert learning_curve(tmp_path / "other") == []
