@@ -14,9 +14,10 @@ from experiments import tables
 
 SCRIPTS = sorted(tables.FOLDER.glob("*.sh"))
 PAGES = [tables.ROOT / "README.md", *sorted((tables.ROOT / "docs").rglob("*.md"))]
+GONE = {"estimators_on_photographs", "previous_word", "word_locator"}  # at commit 8563600a
 USERS = {"DATA", "BOXES", "TRAIN_BOXES"}  # folders of the user
 
-_ALL_SETTINGS = [f"training.{name}" for name in ("train", "locate", "standardize", "extract")]
+_ALL_SETTINGS = [f"training.{name}" for name in ("train", "standardize", "extract")]
 
 
 def test_the_tables_of_the_pages_are_those_of_the_figures():
@@ -24,7 +25,8 @@ def test_the_tables_of_the_pages_are_those_of_the_figures():
     assert outdated == []  # python -m experiments.tables --write
     text = "".join(page.read_text("utf-8") for page in PAGES)
     assert set(re.findall(r"<!-- table (\w+) -->", text)) == set(tables.TABLES)
-    assert [path.stem for path in SCRIPTS] == sorted(p.stem for p in tables.FOLDER.glob("*.csv"))
+    figures = {path.stem for path in tables.FOLDER.glob("*.csv")}
+    assert {path.stem for path in SCRIPTS} == figures - GONE
 
 
 @pytest.fixture(scope="module")
