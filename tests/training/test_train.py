@@ -20,7 +20,6 @@ from tests.training.run.stopped_runs import (
     weights_of,
 )
 from tests.training.small_runs import check_run_dir, exit_of, report_of, train
-from training import train as command
 from training.evaluation.validation import Validation
 from training.run.logs import Validate
 from training.run.recipes import RECIPES
@@ -86,22 +85,6 @@ def test_a_wrong_path_or_value_is_answered_without_loading_tensorflow(flags):
     code = f"import sys, training.train as t; s = t.main({flags.split()})\n"
     code += "sys.exit(9 if 'tensorflow' in sys.modules else s)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2
-
-
-def test_a_wrong_data_dir_is_named_though_the_run_has_recorded_its_own(capsys, tmp_path):
-    RunFolder(tmp_path).data_dir.write_text(f"{tmp_path}\n")
-    flags = ("--recipe", "folder_soft", "--data-dir", "nowhere", "--run-dir", str(tmp_path))
-    status, message = exit_of(capsys, main, *flags)
-    assert status == 2 and "There is no folder `--data-dir nowhere`" in message
-
-
-def test_a_run_goes_to_runs_and_the_recipe_s_name(monkeypatch):
-    found = []
-    monkeypatch.setattr(command, "read_data", lambda _, run_dir, *more: found.append(run_dir))
-    monkeypatch.setattr(command, "train", lambda *_: None)
-    monkeypatch.setattr(command, "report", lambda *_: None)
-    assert main(["--recipe", "scenes_none"]) == 0 == main(["--run-dir", "elsewhere"])
-    assert found == [Path("runs/scenes_none"), Path("elsewhere")]
 
 
 # Whole runs.

@@ -5,7 +5,6 @@ import importlib
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -104,13 +103,6 @@ def test_a_line_of_json_parses_in_any_encoding(encoding, monkeypatch):
     assert ("\u732b" in printed) is encoding.lower().startswith("utf")
     monkeypatch.setattr(sys, "stdout", io.StringIO())  # has no encoding
     assert json_line("\u732b") == '"\u732b"'
-
-
-def test_an_interruption_may_have_its_own_status(capsys):
-    stop = KeyboardInterrupt("Stopped by SIGTERM.")
-    stop.status = 128 + signal.SIGTERM
-    assert exit_status(raiser(stop)) == 143
-    assert capsys.readouterr().err == "Stopped by SIGTERM.\n"
 
 
 ENDING = """

@@ -5,7 +5,6 @@ import re
 import pytest
 from PIL import Image
 
-from sat_tf.util.commands import check_file, check_folder
 from tests.training.small_runs import exit_of
 from training import caption, distill, evaluate, inspect, standardize, train
 from training.run.decide import check_apart
@@ -96,29 +95,11 @@ def test_it_is_an_error_before_the_work(monkeypatch, capsys, command, flag, argv
     assert status == 2 and f"`{flag}`: expected a f" in said and "can be written" in said
 
 
-def test_missing_folders_are_made_and_nothing_else(tmp_path):
-    check_file("--out", tmp_path / "a" / "b.npz")
-    check_folder("--out", tmp_path / "c" / "d")
-    assert {path.name for path in tmp_path.rglob("*")} == {"a", "c", "d", "file", "photo.png"}
-    (tmp_path / "file").write_text("mine")
-    check_file("--out", tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "mine"
-
-
 def test_results_do_not_go_among_the_data(tmp_path):
     check_apart("--out", tmp_path / "out", tmp_path)
     check_apart("--out", tmp_path, None)
     with pytest.raises(ValueError, match="`--out`: expected a folder other than the data's"):
         check_apart("--out", tmp_path / "x" / "..", tmp_path)
-
-
-@pytest.mark.parametrize("source", [RUN, ("--captions", "captions.json", "--data.name", "folder")])
-def test_an_evaluation_does_not_replace_the_captions_of_the_data(tmp_path, capsys, source):
-    (tmp_path / "captions.json").write_text("[]")
-    flags = ("--data-dir", tmp_path, "--out", tmp_path)
-    status, said = exit_of(capsys, evaluate.main, *source, *flags)
-    assert status == 2 and "`--out`: expected a folder other than the data's" in said
-    assert (tmp_path / "captions.json").read_text() == "[]"
 
 
 def test_help_names_recipes_and_the_keys_used_most_in_two_screens(capsys):

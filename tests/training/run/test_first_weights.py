@@ -10,16 +10,15 @@ import pytest
 import sat_tf
 from sat_tf.captioner import Captioner
 from sat_tf.inference import load as runs
-from sat_tf.inference.run_folder import RunFolder, read_config, read_vocabulary
-from sat_tf.text.vocabulary import END, START, UNK, Vocabulary
+from sat_tf.inference.run_folder import read_config, read_vocabulary
+from sat_tf.text.vocabulary import START, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.run.test_build import model_like
 from tests.training.small_runs import read, train
 from training import inspect as inspect_command
 from training.publish import main as publish
-from training.run.config import to_text
 from training.run.decide import check_init_from
-from training.run.first_weights import start_from
+from training.run.first_weights import give_weights, start_from
 from training.run.ownership import ancestors
 from training.train import main, parse
 
@@ -61,15 +60,6 @@ def test_known_words_keep_their_rows_and_new_ones_are_the_mean_of_all(soft_run):
     assert len(pairs) == len(others) + 3
     for one, other in others:
         np.testing.assert_array_equal(one, other)
-
-
-def test_words_and_characters_have_only_the_special_tokens_in_common(soft_run):
-    letters = Vocabulary.from_captions(["a"], min_count=1, unit="characters")
-    theirs, ours = learn_on(soft_run, letters, [0, 1, 1, 0, 1])
-    before, after = rows_of(theirs), rows_of(ours)
-    np.testing.assert_array_equal(after[[START, END, UNK]], before[[START, END, UNK]])
-    np.testing.assert_allclose(after[4, :-1], before[4:, :-1].mean(axis=0), rtol=1e-5, atol=1e-7)
-    assert after[4, -1] == pytest.approx(after[END, -1])
 
 
 @pytest.fixture
@@ -135,21 +125,6 @@ def test_inspection_divides_the_images_as_the_origin_did(own, soft_run, tmp_path
     assert [splits[name]["used"] for name in ("train", "dev", "test")] == [3, 3, 2]
 
 
-def test_inspection_counts_the_words_that_stay_as_known(own, soft_run, tmp_path, capsys):
-    flags = [*FLAGS, "--init-from", str(soft_run), "--data-dir", str(own), "--out"]
-    unknown = {}
-    for kept in ("True", "False"):
-        out = tmp_path / kept
-        status = inspect_command.main(
-            [*flags, str(out), "--keep-words", kept, "--data.min_count", "9"]
-        )
-        assert status == 0
-        report = json.loads((out / "inspect.json").read_text())
-        unknown[kept] = report["splits"]["train"]["unknown_share"]
-    assert unknown["True"] < unknown["False"]
-    assert ", and " in capsys.readouterr().out
-
-
 def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp_path):
     (own / "captions.csv").write_text(
         "image,caption,split\n"
@@ -158,7 +133,7 @@ def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp
     flags = [*FLAGS, "--init-from", str(soft_run)]
     _, found = read(tmp_path / "run", *flags, data_dir=own)
     model = model_like(soft_run, len(found.data.vocabulary))
-    said = found.features.origin.give_weights(model, found.data)
+    said = give_weights(str(soft_run), model, found.data)
     assert "knows 0 of the 2 words" in said
     assert "It gives encoder, attention and LSTM, and no word" in said
 
@@ -174,18 +149,6 @@ def test_a_flag_against_the_shape_of_the_origin_is_an_error(soft_run, capsys, fl
     assert main([*FLAGS, "--init-from", str(soft_run), *flags]) == 2
     said = capsys.readouterr().err
     assert expected in said and "(leave it out)" in said
-
-
-def test_a_command_that_trains_no_run_has_the_shape_of_the_origin(soft_run, tmp_path, monkeypatch):
-    """Whatever is in the folder where a run of that recipe would be."""
-    begun = RunFolder(tmp_path / "runs" / "folder_soft")
-    (begun.checkpoints / "epoch-1").mkdir(parents=True)
-    begun.config.write_text(to_text(parse(FLAGS).config))
-    monkeypatch.chdir(tmp_path)
-    flags = [*FLAGS, "--init-from", str(soft_run)]
-    assert inspect_command.parse(flags).config.decoder.hidden_dim == 16
-    own = parse([*flags, "--run-dir", str(tmp_path / "new")]).config
-    assert own.decoder.hidden_dim == 16 != parse(flags).config.decoder.hidden_dim
 
 
 def test_flags_that_fit_the_origin_win(soft_run):

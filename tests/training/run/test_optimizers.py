@@ -84,27 +84,6 @@ def test_the_encoder_learns_at_its_own_rate_on_the_same_schedule(name):
     assert np.abs(encoder[-1] - encoder[0]).min() > 1e-4
 
 
-def test_two_devices_take_the_steps_of_one():
-    config = OptimizerConfig(**options("adamw", 0.1), encoder_learning_rate=0.004)
-    wanted = path_of(two(), config, own=[0])
-    strategy, gradients = make_strategy("mirrored"), np.random.default_rng(0)
-    with strategy.scope():
-        variables = two()
-        optimizer = make_optimizer(config, STEPS, 1, variables[:1], config.encoder_learning_rate)
-        optimizer.build(variables)
-
-    @tf.function(input_signature=[tf.TensorSpec([3])])
-    def step(gradient):
-        # Summed already: each device has the whole of it.
-        optimizer.apply_gradients([(gradient, variable) for variable in variables])
-
-    for _ in range(STEPS):
-        strategy.run(step, [tf.constant(gradients.normal(size=3), tf.float32)])
-    for variable, path in zip(variables, wanted, strict=True):
-        for copy in strategy.experimental_local_results(variable.value):
-            np.testing.assert_allclose(copy.numpy(), path[-1], rtol=1e-5)
-
-
 class Squares:
     """Mean of the outputs' squares."""
 

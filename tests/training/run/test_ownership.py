@@ -19,9 +19,7 @@ from sat_tf.util import files
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
-from training.data.dataset import read_data_dir
 from training.data.inputs import Inputs
-from training.evaluate import main as evaluate
 from training.run.config import read_run_config
 from training.run.decide import settled
 from training.run.ownership import (
@@ -152,22 +150,6 @@ def test_a_second_process_is_turned_away_at_once(tmp_path, tiny, capsys):
         pass
 
 
-def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch):
-    from training import train as command
-
-    kept = []
-
-    def is_locked(*_, **__):
-        with pytest.raises(runs.RunError, match="in use"), exclusive_lock(tmp_path / "run"):
-            pass
-        kept.append(True)
-
-    monkeypatch.setattr(command, "train", is_locked)
-    monkeypatch.setattr(command, "report", is_locked)
-    assert main([*tiny, "--run-dir", str(tmp_path / "run")]) == 0
-    assert len(kept) == 2
-
-
 def test_the_lock_goes_with_a_killed_process(tmp_path):
     with (
         lock_holder(RunFolder(tmp_path).lock),
@@ -265,14 +247,3 @@ def test_a_contact_sheet_that_a_kill_prevented_is_drawn_at_the_next_start(photog
     inputs = Inputs(*[SimpleNamespace(known={})] * 2)
     begin_run(folder, read.settings, None, read.data, inputs, read.dataset, read.data_dir)
     assert folder.contact_sheet.is_file()
-
-
-def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):
-    flags = ["--run-dir", str(photographs.run_dir), "--cache-dir", str(photographs.cache_dir)]
-    assert evaluate([*flags, "--figures", "1", "--out", str(tmp_path)]) == 0
-    assert "flickr8k dev, 3 images" in capsys.readouterr().out
-    copy = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
-    copy.data_dir.write_text("/gone\n")
-    assert read_data_dir(copy) is None
-    assert evaluate(["--run-dir", str(copy)]) == 2
-    assert "--data-dir" in capsys.readouterr().err

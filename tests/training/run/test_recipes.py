@@ -1,13 +1,10 @@
 """Every recipe is one the command line and the run folder can hold."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from sat_tf.inference.published import locate
-from sat_tf.inference.run_folder import read_config
 from sat_tf.util.fields import from_dict, to_dict
 from training.run.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.run.decide import check_init_from
@@ -45,30 +42,6 @@ def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
         check_init_from(config, Path("runs/flickr8k_hard"))
     (first / "config.json").touch()
     check_init_from(config, Path("runs/flickr8k_hard"))
-    for name in ("captioner.json", "step.tflite"):
-        (first / name).touch()
-    with pytest.raises(ValueError, match="an export for LiteRT: name the run that it was made of"):
-        check_init_from(config, Path("runs/flickr8k_hard"))
-
-
-def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
-    ours, theirs = RECIPES["folder_from_flickr8k"], read_config(locate("flickr8k_soft"))
-    same = ("name", "layer", "image_size", "resize")
-    for key in same:
-        assert getattr(ours.encoder, key) == getattr(theirs.encoder, key)
-    dropout = {k: v for k, v in vars(theirs.decoder).items() if k.endswith("_dropout")}
-    assert dataclasses.replace(ours.decoder, **dropout) == theirs.decoder
-
-
-def test_a_code_that_is_no_language_is_an_error_that_names_the_key():
-    with pytest.raises(ValueError, match="`--data.language`: expected ja, .*got 'jp'"):
-        DataConfig(language="jp")
-
-
-def test_tokens_are_the_languages_unless_chosen():
-    assert DataConfig(language="zh").unit == "characters"
-    assert DataConfig(language="zh", tokens="words").unit == "words"
-    assert DataConfig().unit == "words"
 
 
 @pytest.mark.parametrize(

@@ -170,19 +170,6 @@ def test_an_undefined_bleu_decides_nothing(monkeypatch, epochs, best, rank):
     assert progress.waited == len(epochs) - best
 
 
-def test_epochs_without_bleu_are_waited_for_only_if_they_get_no_better(monkeypatch):
-    better = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 - epoch} for epoch in range(3)]
-    assert not keep(monkeypatch, better, patience=1)[1][-1].stopped
-    worse = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 + epoch} for epoch in range(3)]
-    assert keep(monkeypatch, worse, patience=2)[1][-1].stopped
-
-
-def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
-    progress = Progress(epoch=3, best_epoch=2, best_score=5.0, waited=1)
-    best, states, model = keep(monkeypatch, [4.0], progress=progress)
-    assert best == [] and model.stop_training and states[-1].epoch == 4
-
-
 def test_a_loss_that_is_not_finite_ends_training_before_its_weights_are_best(monkeypatch):
     best = []
     monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(path))

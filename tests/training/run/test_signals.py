@@ -42,15 +42,6 @@ def test_a_held_signal_waits_until_the_state_is_saved(number, name):
             interrupts.release("It is saved.")
 
 
-def test_after_a_release_a_signal_no_longer_waits_and_tells_what_is_saved():
-    with Interrupts() as interrupts:
-        interrupts.hold()
-        interrupts.release("All of it is saved.")
-        assert not interrupts.waiting
-        with pytest.raises(Interrupted, match="SIGTERM. All of it is saved. Start"):
-            send(signal.SIGTERM)
-
-
 def test_a_handler_that_a_library_has_put_in_between_is_replaced():
     ignore = ctypes.c_void_p(1)
     with Interrupts() as interrupts:

@@ -138,15 +138,6 @@ def test_two_workers_end_with_equal_weights_and_logs_those_of_one_process(whole)
 
 
 @pytest.mark.slow
-def test_hard_attention_on_stored_annotations_in_bfloat16_keeps_the_workers_equal(tmp_path, tiny):
-    flags = (*tiny, "--recipe", "scenes_hard", "--encoder.trainable", "False")
-    flags += ("--fit.precision", "bfloat16", "--decoder.output_dropout", "0.3")
-    for ended in run_workers(tmp_path, flags, moments=(TRAINED, TRAINED)):
-        assert ended.status == 0, ended.said
-    assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
-
-
-@pytest.mark.slow
 def test_workers_that_are_stopped_or_die_resume_from_the_checkpoint(whole, tmp_path, flags):
     # Told to stop: both end, after the same step.
     stop = ("step", 2, signal.SIGTERM.value)
