@@ -1,8 +1,7 @@
 """MNIST, and batches of what is made from it: strips, canvases and pairs of digits.
 
-The last of the training digits are `dev`, the others `train`; `test` is the data set's own.
-TensorFlow Datasets has the digits in another order than Keras' `mnist.npz`, so `dev` holds other
-digits there. A batch depends only on its position, (seed, epoch, step) or (split, number), so a
+The last of the training digits are `dev`, the others `train`; `test` is the data set's own. A
+batch depends only on its position, (seed, epoch, step) or (split, number), so a
 resumed run sees the same batches as an uninterrupted one.
 
 References:
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits.config import CanvasData, DigitData, JitteredData, PairData, StripsData
-from digits.models.sampling import bilinear_sample
+from digits.models.glimpses import bilinear_sample
 from sat_tf.util.errors import invalid_value
 from training.data.batches import prefetched
 from training.data.examples import SPLITS, DataError
@@ -54,12 +52,6 @@ class Digits:
     def __getitem__(self, part: slice) -> Digits:
         return Digits(self.images[part], self.labels[part])
 
-    def fingerprint(self) -> str:
-        """Returns the SHA-256 of images and labels, in hexadecimal."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
-        digest.update(np.ascontiguousarray(self.labels).data)
-        return digest.hexdigest()
-
 
 def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> Digits:
     """Loads the digits of a split.
@@ -69,15 +61,15 @@ def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> 
         config: Number of dev digits, the last ones of training, and of digits to keep, the first
             ones of the split.
         data_dir: Folder of `mnist.npz` with the arrays of `keras.datasets.mnist`: `x_train`,
-            `y_train` and, read for the test split only, `x_test`, `y_test`. None uses TensorFlow
-            Datasets, which downloads MNIST the first time.
+            `y_train` and, read for the test split only, `x_test`, `y_test`. None uses the file
+            that `keras.datasets.mnist` downloads the first time.
 
     Raises:
         DataError: There is no such file, or the file does not hold digits.
         ValueError: The dev split leaves no digits to train on.
     """
     part = "test" if split == "test" else "train"
-    digits = _from_tfds(part) if data_dir is None else _from_file(data_dir / FILE, part)
+    digits = _downloaded(part) if data_dir is None else _from_file(data_dir / FILE, part)
     if part == "train":
         if config.dev_digits >= len(digits):
             expected = f"fewer than the {len(digits)} training digits"
@@ -85,6 +77,18 @@ def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> 
         cut = len(digits) - config.dev_digits
         digits = digits[:cut] if split == "train" else digits[cut:]
     return digits[: config.limit]
+
+
+def _downloaded(part: str) -> Digits:
+    from keras.datasets import mnist
+
+    try:
+        found = mnist.load_data()
+    except Exception as error:  # the downloader raises a plain one
+        raise DataError(
+            f"MNIST cannot be downloaded: {error}. Give a folder with {FILE} as `--data-dir`."
+        ) from error
+    return _checked(*found[part == "test"], "Keras' copy of MNIST")
 
 
 def _from_file(path: Path, part: str) -> Digits:
@@ -96,7 +100,7 @@ def _from_file(path: Path, part: str) -> Digits:
     except FileNotFoundError as error:
         raise DataError(
             f"{path.parent} has no {FILE}. Give the folder that holds it as `--data-dir`, or omit "
-            "`--data-dir` to use TensorFlow Datasets."
+            "`--data-dir` to download it."
         ) from error
     # NumPy raises any of these for a file that is cut short or is something else.
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
@@ -107,21 +111,6 @@ def _from_file(path: Path, part: str) -> Digits:
             f"`keras.datasets.mnist`, got {there}."
         )
     return _checked(*found.values(), f"{path}, {' and '.join(names)}")
-
-
-def _from_tfds(part: str) -> Digits:
-    import tensorflow_datasets as tfds
-
-    builder = tfds.builder("mnist")
-    try:
-        builder.download_and_prepare()
-    except (tfds.download.DownloadError, ImportError, OSError) as error:
-        raise DataError(
-            f"MNIST cannot be prepared in {builder.data_dir}: {error}. Connect to the network, or "
-            f"give a folder with {FILE} as `--data-dir`."
-        ) from error
-    arrays = tfds.as_numpy(builder.as_dataset(split=part, batch_size=-1))
-    return _checked(arrays["image"][..., 0], arrays["label"], f"mnist of {builder.data_dir}")
 
 
 def _checked(images: np.ndarray, labels: np.ndarray, where: str) -> Digits:

@@ -1,4 +1,4 @@
-"""Evaluate a digit run: `python -m training.evaluate --run-dir RUN --data-dir DIR`.
+"""Evaluate a digit run: `python -m digits.evaluate --run-dir RUN --data-dir DIR`.
 
 Every key of the run's model is a flag, so that settings without weights, such as the choice of a
 location by hard attention, can be varied for a trained model.
@@ -20,27 +20,70 @@ import tensorflow as tf
 import tyro
 from PIL import Image
 
-from digits import refuse_published
-from digits.config import DigitData, DigitRunConfig, changed_flags, read_digit_config
-from digits.data import Digits, scoring_batches
-from digits.models.model import DigitModel
-from digits.recipes import RECIPES
-from digits.runs import load, load_scored
-from sat_tf.inference import published
+from digits.config import (
+    RECIPES,
+    DigitData,
+    DigitRunConfig,
+    DRAMConfig,
+    PortionsConfig,
+    RAMConfig,
+    STNConfig,
+    answer_names,
+    changed_flags,
+    peek,
+    read_digit_config,
+)
+from digits.data import Digits, load_digits, scoring_batches
+from digits.models import DigitModel
+from digits.models.portions import Portions
+from digits.models.recurrent_attention import DRAM, RAM
+from digits.models.stn import STN
+from sat_tf.compat import default_policy
 from sat_tf.inference.run_folder import RunFolder
+from sat_tf.inference.weights import load_weights
 from sat_tf.train_step import Batch
 from sat_tf.util.commands import check_folder, exit_status, parse_flags
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.examples import SPLITS, canonical_split
-from training.evaluation.report import REPORT_FILE, format_scores, package_versions, write_report
+from training.evaluation.report import format_scores, package_versions, write_report
 from training.run.checkpoints import last_progress
-from training.run.decide import check_own_images, peek_flag
 
 OWN_SETTINGS = "the run's own settings"
 """`evaluated_with` in the report of a run that was evaluated as it was trained."""
 
 _FIGURES = "figures"
+
+
+def new_model(config: DigitRunConfig, precision: str | None = None) -> DigitModel:
+    """Builds the model with new weights, not compiled, in the run's precision or another one."""
+    model, data = config.model, config.data
+    if isinstance(model, PortionsConfig):
+        return Portions(model, data.portions)
+    answers = answer_names(data.target)
+    # Only convolutions profit from another precision.
+    reduced = (precision or config.fit.precision) == "bfloat16"
+    policy = {"dtype": "mixed_bfloat16" if reduced else "float32"}
+    kinds = {STNConfig: (STN, policy), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
+    kind, options = kinds[type(model)]
+    with default_policy("float32"):
+        made = kind(model, data.size, len(answers), **options)
+    made.answers = answers
+    return made
+
+
+def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
+    """Loads the best weights of a run, in float32.
+
+    Raises:
+        RunError: There are no weights yet, or they do not fit.
+    """
+    weights = RunFolder(run_dir).best_weights
+    if not weights.is_file():
+        raise RunFolder(run_dir).without_weights()
+    model = new_model(config, "float32")
+    model.weights_sha256 = load_weights(model, weights)
+    return model
 
 
 class Scorer:
@@ -97,17 +140,17 @@ class Arguments(Generic[M]):
     """Evaluate the best weights of a digit run."""
 
     run_dir: Path
-    """The run folder that `python -m training.train` wrote."""
+    """The run folder that `python -m digits.train` wrote."""
     model: Annotated[M, tyro.conf.FlagConversionOff]
     """The run's model; settings that determine weights cannot change."""
     data_dir: Path | None = None
-    """Folder of the mnist.npz that the run was trained with; TensorFlow Datasets by default."""
+    """Folder of mnist.npz; Keras downloads it by default."""
     split: str = "dev"
     """train, dev or test (x_test)."""
     out: Path | None = None
     """Folder of the report; evaluation/SPLIT in RUN by default."""
     figures: NonNegativeInt = 12
-    """Figures beside the report."""
+    """Figures next to the report."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -116,23 +159,25 @@ class Arguments(Generic[M]):
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda: run(Path(peek_flag("--run-dir", given)), given))
+    return exit_status(lambda: run(given))
 
 
-def run(run_dir: Path, argv: list[str]) -> None:
+def run(argv: list[str]) -> None:
     """Evaluates a run, whose model decides which flags there are."""
-    refuse_published(published.locate(run_dir))
-    config = read_digit_config(run_dir)
+    run_dir = peek("--run-dir", argv)
+    if run_dir is None:
+        raise ValueError("Expected `--run-dir RUN`, the folder of a digit run.")
+    config = read_digit_config(Path(run_dir))
     arguments = parse_flags(
         Arguments[type(config.model)],
         argv,
-        "training.evaluate",
-        default=Arguments(run_dir, config.model),
+        "digits.evaluate",
+        default=Arguments(Path(run_dir), config.model),
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
     if arguments.out is not None:
         check_folder("--out", arguments.out)
-    model = load(dataclasses.replace(config, model=arguments.model), run_dir)
+    model = load(dataclasses.replace(config, model=arguments.model), arguments.run_dir)
     evaluate_run(model, config, arguments)
 
 
@@ -145,13 +190,12 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
         arguments: The run's folder, the model's settings, the split and so on.
 
     Raises:
-        DataError: The digits cannot be read, or the run may have learned from them.
+        DataError: The digits cannot be read.
     """
     run_dir, split = arguments.run_dir, canonical_split(arguments.split)
     asked = dataclasses.replace(config, model=arguments.model)
     out = arguments.out or RunFolder(run_dir).evaluation(split)
-    check_own_images("--out", out, _FIGURES, REPORT_FILE)
-    digits = load_scored(run_dir, split, config.data, arguments.data_dir)
+    digits = load_digits(split, config.data, arguments.data_dir)
     scorer, start = Scorer(model, config.data, digits, split), time.monotonic()
     scores = scorer.scores()
     report = {
@@ -162,29 +206,28 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
         "error": scores["error"],
         "scores": scores,
         "examples": len(digits),
-        "digits_fingerprint": digits.fingerprint(),
         "command": training_command(config),
         "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
         "evaluation_seconds": time.monotonic() - start,
         "configuration": to_dict(config),
         "versions": package_versions(),
         "weights_sha256": model.weights_sha256,
-        **training_so_far(run_dir),
+        **_training_so_far(run_dir),
     }
     write_report(out, report)
-    for old in (out / _FIGURES).glob("*.png"):
-        if old.stem.isdecimal():
-            old.unlink()
+    folder = out / _FIGURES
+    for old in folder.glob("[0-9][0-9].png"):
+        old.unlink()
     drawn = scorer.figures(arguments.figures)
     for name, figure in drawn.items():
-        (out / _FIGURES).mkdir(exist_ok=True)
-        Image.fromarray(figure).save(out / _FIGURES / f"{name}.png")
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(figure).save(folder / f"{name}.png")
     print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
     print(format_scores(scores))
     print(f"Report{' and figures' if drawn else ''}: {out}")
 
 
-def training_so_far(run_dir: Path) -> dict[str, Any]:
+def _training_so_far(run_dir: Path) -> dict[str, Any]:
     """Returns the report's entry about the training; none if the checkpoint is gone or damaged.
 
     The scores do not depend on it, as they are those of the best weights.
@@ -204,4 +247,8 @@ def training_command(config: DigitRunConfig) -> str:
     """Returns the command that trains such a run, without the user's `--data-dir`, `--run-dir`."""
     base = RECIPES.get(config.recipe, config)
     flags = ["--recipe", config.recipe, *changed_flags(config, base)]
-    return shlex.join(["python", "-m", "training.train", *flags])
+    return shlex.join(["python", "-m", "digits.train", *flags])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,22 +1,39 @@
-"""Publish a digit run: its small files and its card, for `python -m training.publish RUN OUT`."""
+"""Publish a digit run as a LiteRT graph with a card: `python -m digits.publish RUN OUT`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-import digits
-from digits.config import CanvasData, DigitRunConfig, read_digit_config
-from digits.evaluate import OWN_SETTINGS, Scorer, training_command
-from digits.models.config import MODELS, ReaderConfig
-from digits.recipes import single_dir
-from digits.runs import load, load_scored
-from sat_tf.inference import published
-from sat_tf.inference.packing import GROUP, pack
+import keras
+import numpy as np
+import tensorflow as tf
+import tyro
+
+from digits.config import (
+    CanvasData,
+    DigitRunConfig,
+    DRAMConfig,
+    RAMConfig,
+    STNConfig,
+    answer_names,
+    read_digit_config,
+)
+from digits.data import load_digits, scoring_batches
+from digits.evaluate import OWN_SETTINGS, Scorer, load, training_command
+from digits.models import DigitModel
+from digits.reader import CARD, GRAPH, MANIFEST, DigitReader, Facts, load_reader, write_reader
+from digits.train import single_dir
+from sat_tf.inference.packing import GROUP, pack, pack_graph, unpack
 from sat_tf.inference.run_folder import RunFolder, outdated_note
-from sat_tf.inference.weights import weight_arrays
+from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
+from sat_tf.util.files import write_atomically
+from training.data.examples import canonical_split
 
 _INK = 20.0  # longer side of an MNIST digit, pixels
 
@@ -39,8 +56,9 @@ reading = digits.load("{name}").read("drawing.png")
 reading.answer, reading.corners  # what it read; where it looked
 ```
 
-The files are JSON and arrays of NumPy; nothing in them is executed. `{manifest}` has their SHA-256,
-which loading checks. Weights are rounded to 8 bits with a scale per {group} of them.{check}
+The files are JSON and arrays of NumPy, a LiteRT graph; nothing in them is executed. `{manifest}`
+has the SHA-256 of `{graph}`, which loading checks. Weights are rounded to 8 bits with a scale per
+{group} of them.{check}
 
 ## Data and licence
 
@@ -73,64 +91,109 @@ _SUMMARIES = {
     "stn": "A Spatial Transformer (Jaderberg et al., 2015, arXiv:1506.02025), which rectifies a "
     "digit before a convolutional network reads it.",
 }
+_SYSTEMS = {RAMConfig: "ram", DRAMConfig: "dram", STNConfig: "stn"}
 
 
-def publish(
-    run: Path, out: Path, licence: str | None = None, checked: tuple[str, Path | None] | None = None
-) -> str:
-    """Writes the files of a run's model and returns its card.
+@dataclass(frozen=True)
+class Arguments:
+    """Write a digit run as a folder that `digits.load` reads: a small graph and a card."""
 
-    Args:
-        run: The run.
-        out: The model's folder.
-        licence: Terms of use for the card; those of MNIST by default.
-        checked: A split and the folder of its `mnist.npz`, to compare run and model on.
-    """
-    digits.refuse_published(published.locate(run))
-    config = read_digit_config(run)
-    model = load(config, run)
-    if checked:  # before anything is written: the data may be missing
-        split, data_dir = checked
-        scored = load_scored(run, split, config.data, data_dir)
-    files = {
-        published.CONFIG: reader_config(config).to_text().encode(),
-        digits.WEIGHTS: pack(weight_arrays(model)),
-    }
-    published.write(out, files)
-    for name, content in files.items():
-        print(f"{len(content) / 1e6:7.2f} MB  {name}")
+    run: tyro.conf.Positional[Path]
+    """The run, finished and evaluated."""
+    out: tyro.conf.Positional[Path]
+    """The model's folder: new, empty, or a published model to replace; its name is the model's."""
+    licence: str | None = None
+    """Terms of use of the weights, for the card; those of MNIST by default."""
+    check: bool = False
+    """Score a split by the run and by the published graph, and compare."""
+    data_dir: Path | None = None
+    """Folder of mnist.npz, for --check; Keras downloads it by default."""
+    split: str = "dev"
+    """Split of --check: train, dev or test."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    arguments = parse_flags(Arguments, argv, "digits.publish")
+    return exit_status(lambda: run(arguments))
+
+
+def run(arguments: Arguments) -> None:
+    """Publishes the run, compares if asked, writes the card."""
+    folder, out, split = arguments.run, arguments.out, canonical_split(arguments.split)
+    if out.exists() and not (out / MANIFEST).is_file() and (out.is_file() or any(out.iterdir())):
+        expected = "a folder that is new, empty or a published digit model"
+        raise invalid_value("out", expected, str(out))
+    config = read_digit_config(folder)
+    model = load(config, folder)
+    if arguments.check:  # before anything is written: the data may be missing
+        digits = load_digits(split, config.data, arguments.data_dir)
+        before = Scorer(model, config.data, digits, split).scores()["error"]
+    write_reader(out, *small(model, config))
     check = ""
-    if checked:
-        before, after = (
-            Scorer(one, config.data, scored, split).scores()["error"]
-            for one in (model, digits.load(out).model)
-        )
-        check = f"With them {after:.2f} % of {len(scored):,} {split} examples are wrong, "
+    if arguments.check:
+        after = _error(load_reader(out), scoring_batches(digits, config.data, split))
+        check = f"With them {after:.2f} % of {len(digits):,} {split} examples are wrong, "
         check += f"{before:.2f} % without."
         print(check)
-    return make_card(run, config, out.name, licence, check, model.weights_sha256)
+    card = make_card(folder, config, out.name, arguments.licence, check, model.weights_sha256)
+    write_atomically(out / CARD, card)
+    size = (out / GRAPH).stat().st_size
+    print(f"Published {folder} as {out}, {size / 1e6:.2f} MB; read its card: {CARD}")
 
 
-def reader_config(config: DigitRunConfig) -> ReaderConfig:
-    """Returns what a published model keeps of a run's configuration.
+def small(model: DigitModel, config: DigitRunConfig) -> tuple[Facts, bytes]:
+    """Returns a model's facts and its packed graph, see `digits.reader`; rounds its weights.
 
     Raises:
-        ValueError: Its model reads no single drawing.
+        ValueError: It reads no single drawing.
     """
-    systems = {kind: name for name, kind in MODELS.items()}
-    if type(config.model) not in systems:
+    data = config.data
+    if type(config.model) not in _SYSTEMS:
         expected = "a run of RAM, DRAM or a Spatial Transformer"
         raise invalid_value("run", expected, f"one of {config.system}")
-    data = config.data
+    for layer in model.saved_layers().values():
+        for weight in layer.weights:
+            weight.assign(unpack(pack({"weight": weight.numpy()}))["weight"])
+
+    def read(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        corners, patches, logits = model.read(images)
+        return {"corners": corners, "patches": patches, "probabilities": tf.nn.softmax(logits)}
+
+    image = tf.TensorSpec([1, data.size, data.size, 1], tf.float32, name="images")
+    with tempfile.TemporaryDirectory() as home:
+        archive = keras.export.ExportArchive()
+        traced = archive.add_endpoint("serving_default", read, [image]).get_concrete_function()
+        archive.write_out(home, verbose=False)
+        path = Path(home) / "graph.tflite"
+        path.write_bytes(tf.lite.TFLiteConverter.from_saved_model(home).convert())
+        graph = pack_graph(path)
+    _, looks, side, _, _ = traced.structured_outputs["patches"].shape
     scales = (data.scale_from, data.scale_to) if isinstance(data, CanvasData) else (1.0, 1.0)
-    return ReaderConfig(
-        systems[type(config.model)],
+    ink_from, ink_to = (_INK * scale for scale in scales)
+    answers = list(answer_names(data.target))
+    facts = Facts(
+        _SYSTEMS[type(config.model)],
         config.recipe,
-        data.target,
+        answers,
+        1 if data.target == "digit" else 2,
         data.size,
-        *(_INK * scale for scale in scales),
-        model=config.model,
+        ink_from,
+        ink_to,
+        looks,
+        side,
     )
+    return facts, graph
+
+
+def _error(reader: DigitReader, batches) -> float:
+    """Returns the percentage of examples that a published model reads wrongly."""
+    wrong = [
+        reader.look(image)[2][-1].argmax() != label
+        for batch in batches
+        for image, label in zip(batch["images"].numpy()[..., 0], batch["labels"], strict=True)
+    ]
+    return 100.0 * float(np.mean(wrong))
 
 
 def make_card(
@@ -141,7 +204,7 @@ def make_card(
     check: str,
     weights_sha256: str | None,
 ) -> str:
-    """Returns the card as Markdown; see `training.publish.make_card`."""
+    """Returns the card as Markdown."""
     # The command itself trains the run on single digits, so its folder is not a flag; any other
     # origin is named without its folders.
     origin = config.init_from and Path(config.init_from).name
@@ -149,9 +212,10 @@ def make_card(
     config = dataclasses.replace(config, init_from=None if origin == first else origin)
     return _CARD.format(
         recipe=config.recipe,
-        summary=_SUMMARIES[reader_config(config).system],
+        summary=_SUMMARIES[_SYSTEMS[type(config.model)]],
         name=name,
-        manifest=digits.MANIFEST,
+        manifest=MANIFEST,
+        graph=GRAPH,
         group=GROUP,
         check=f" {check}" if check else "",
         dev=f"{config.data.dev_digits:,}",
@@ -175,3 +239,7 @@ def _scores(run_dir: Path, weights_sha256: str | None) -> str:
             line += f", with `{settings}`"
         lines.append(line)
     return "\n".join(lines) or "None were measured."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,31 +1,36 @@
-"""A trained digit model: a drawing in, what it read and where it looked out."""
+"""A published digit model: a drawing in, what it read and where it looked out. No TensorFlow.
+
+The model is a LiteRT graph that takes `images` float32 `[1, S, S, 1]`, white on black in [0, 1], to
+`corners` `[1, T, 4, 2]`, `patches` `[1, T, h, w, scales]` and `probabilities` `[1, T, K]`: T looks
+at the policy's mean locations, K classes.
+"""
 
 from __future__ import annotations
 
-import functools
+import hashlib
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import threading
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
-import digits
-from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig, read_reader_config
-from digits.models.recurrent_attention import DRAM, RAM
-from digits.models.stn import STN
-from sat_tf.compat import default_policy
 from sat_tf.images.pillow import FORMATS, read_upright, to_rgb
-from sat_tf.inference import published
-from sat_tf.inference.weights import count_weights, load_compact, make_fitting
-from sat_tf.util.errors import invalid_value
-from sat_tf.util.fields import check_argument
+from sat_tf.inference.packing import unpack_graph
+from sat_tf.util.errors import RunError, installation, invalid_value
+from sat_tf.util.fields import Positive, PositiveInt, check_argument, check_fields, from_dict
+from sat_tf.util.files import json_object, read_content, write_all
+
+MANIFEST, GRAPH, CARD = "digits.json", "graph.npz", "README.md"
+"""Files of a published model: its facts, its graph (`sat_tf.packing`), its card."""
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""
 
+_FORMAT = 2
 _LEAST_SIDE = 16
 _INK = 64  # of 255; what is fainter does not count as ink
 _ROOM = 28 / 20  # MNIST digits are 20 pixels long, in the middle of 28
@@ -36,6 +41,33 @@ Frame = tuple[float, float, float, float]
 
 Drawing = str | Path | bytes | np.ndarray
 """Path of an image file, its bytes, or uint8 pixels `[H, W]` with ink 255."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Kind of a published model, and the look of its images."""
+
+    system: Literal["ram", "dram", "stn"]
+    """Kind of the model."""
+    recipe: str
+    """Recipe it was trained by."""
+    answers: list[str]
+    """Names of the classes."""
+    digits: PositiveInt
+    """Digits per image."""
+    size: PositiveInt
+    """Side of the square images, pixels."""
+    ink_from: Positive
+    """Length of the shortest digits of training, pixels."""
+    ink_to: Positive
+    """Length of the longest."""
+    looks: PositiveInt
+    """Looks per image."""
+    side: PositiveInt
+    """Side of a patch, values."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,19 +92,25 @@ class DigitReading:
 
 
 class DigitReader:
-    """A digit model with what its images look like.
+    """A digit model with what its images look like. Threads take turns.
 
     Args:
-        model: The model.
-        config: Of the published model.
+        facts: Of the model.
+        graph: Bytes of its LiteRT graph.
         path: Folder it was loaded from, if any.
+
+    Raises:
+        ValueError: LiteRT is not installed, or cannot read the graph.
     """
 
-    def __init__(
-        self, model: RAM | DRAM | STN, config: ReaderConfig, path: Path | None = None
-    ) -> None:
-        self.model, self.config, self.path = model, config, path
-        self._read = tf.function(model.read, autograph=False, reduce_retracing=True)
+    def __init__(self, facts: Facts, graph: bytes, path: Path | None = None) -> None:
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError as error:
+            raise ValueError(f"Digit models need LiteRT: {installation('lite')}") from error
+        self.facts, self.path = facts, path
+        self._run = Interpreter(model_content=graph, num_threads=1).get_signature_runner()
+        self._turn = threading.Lock()
 
     def read(self, drawing: Drawing) -> DigitReading:
         """Reads a drawing.
@@ -84,16 +122,19 @@ class DigitReader:
             ValueError: It is missing or cannot be read, or there is no ink.
         """
         image, frame = self._fit(drawing)
-        corners, patches, logits = self._read(tf.constant(image[np.newaxis, ..., np.newaxis]))
-        probabilities = tf.nn.softmax(logits[0]).numpy()
-        return DigitReading(
-            self.config.answers[int(probabilities[-1].argmax())],
-            probabilities,
-            corners[0].numpy(),
-            patches[0].numpy(),
-            image,
-            frame,
-        )
+        corners, patches, probabilities = self.look(image)
+        answer = self.facts.answers[int(probabilities[-1].argmax())]
+        return DigitReading(answer, probabilities, corners, patches, image, frame)
+
+    def look(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Looks at an image, float32 `[S, S]` in [0, 1].
+
+        Returns:
+            `corners`, `patches` and `probabilities`, as in `DigitReading`.
+        """
+        with self._turn:
+            found = self._run(images=image[np.newaxis, ..., np.newaxis])
+        return tuple(found[name][0] for name in ("corners", "patches", "probabilities"))
 
     def _fit(self, drawing: Drawing) -> tuple[np.ndarray, Frame]:
         """Returns a drawing as the model's image, and its frame; errors name the file."""
@@ -103,48 +144,73 @@ class DigitReader:
             raise invalid_value("drawing", "uint8 pixels [H, W]", got)
         is_file = isinstance(drawing, str | Path)
         name = f"the drawing {str(drawing)!r}" if is_file else "the drawing"
-        ink = (self.config.ink_from, self.config.ink_to)
+        ink = (self.facts.ink_from, self.facts.ink_to)
         try:
             content = Path(drawing).read_bytes() if is_file else drawing
             pixels = decode_drawing(content) if isinstance(content, bytes) else content
-            return fit_drawing(pixels, self.config.image_size, ink, self.config.digits)
+            return fit_drawing(pixels, self.facts.size, ink, self.facts.digits)
         except OSError as error:
             raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
         except ValueError as error:
             raise ValueError(f"Cannot read {name}: {error}.") from error
 
 
-def build(
-    config: RAMConfig | DRAMConfig | STNConfig,
-    image_size: int,
-    answers: Sequence[str],
-    policy: str = "float32",
-) -> RAM | DRAM | STN:
-    """Builds a model of single images with new weights.
+def read_facts(folder: Path) -> Facts:
+    """Reads what a published model's manifest says of it.
 
-    Args:
-        config: Of the model.
-        image_size: Side of the square images, pixels.
-        answers: Names of the classes.
-        policy: Keras' dtype policy; RAM and DRAM are always float32.
+    Raises:
+        RunError: It is missing, damaged or of another version.
     """
-    # Only convolutions profit from another precision.
-    kinds = {STNConfig: (STN, {"dtype": policy}), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
-    kind, options = kinds[type(config)]
-    with default_policy("float32"):
-        model = kind(config, image_size, len(answers), **options)
-    model.answers = answers
-    return model
+    return _read_manifest(folder)[0]
 
 
 def load_reader(folder: Path) -> DigitReader:
-    """Loads a published model; see `digits.load`."""
-    files, config = published.checked_files(folder), read_reader_config(folder)
-    paths = [files[digits.WEIGHTS]]
-    make = functools.partial(build, config.model, config.image_size, config.answers)
-    model = make_fitting(make, count_weights(paths), folder)
-    load_compact(model, paths)
-    return DigitReader(model, config, folder)
+    """Loads a published model.
+
+    Raises:
+        RunError: A file is missing, damaged or of another version.
+    """
+    facts, digest = _read_manifest(folder)
+    return DigitReader(facts, unpack_graph(packed_graph(folder, digest)), folder)
+
+
+def packed_graph(folder: Path, digest: str | None = None) -> bytes:
+    """Returns the packed graph of a published model, equal to its SHA-256 in the manifest.
+
+    Raises:
+        RunError: It is missing or damaged.
+    """
+    digest = digest or _read_manifest(folder)[1]
+    path = folder / GRAPH
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"{folder} is incomplete: it has no {GRAPH}.") from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise RunError(f"{path} is damaged or was changed: publish or download it again.")
+    return content
+
+
+def write_reader(folder: Path, facts: Facts, packed: bytes) -> None:
+    """Writes a model by its facts and its packed graph, the manifest last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(packed).hexdigest()
+    values = {"format": _FORMAT, "sha256": digest, **asdict(facts)}
+    manifest = (json.dumps(values, indent=1) + "\n").encode()
+    write_all({folder / GRAPH: packed, folder / MANIFEST: manifest})
+
+
+def _read_manifest(folder: Path) -> tuple[Facts, str]:
+    path = folder / MANIFEST
+    try:
+        values = json_object(read_content(path))
+        version, digest = values.pop("format"), str(values.pop("sha256", None))
+        if version != _FORMAT:
+            raise ValueError(f"it has format {version}, this version reads {_FORMAT}")
+        return from_dict(Facts, values), digest
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = str(error) or type(error).__name__
+        raise RunError(f"Cannot read {path}: {why.rstrip('.')}. Publish it again.") from error
 
 
 def decode_drawing(content: bytes) -> np.ndarray:

@@ -13,9 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from digits.config import PortionsConfig
 from digits.figures import alpha_matrix_figure
-from digits.models.config import PortionsConfig
-from digits.models.model import DigitModel, Score, convolution, dense, sequential
+from digits.models import DigitModel, Score, convolution, dense, sequential
 from sat_tf.layers.attention import (
     BahdanauAttention,
     Selection,

@@ -11,17 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from digits.config import DRAMConfig, GlimpseConfig, RAMConfig
 from digits.figures import glimpse_figure
-from digits.models.config import DRAMConfig, GlimpseConfig, RAMConfig
-from digits.models.glimpses import (
-    GatedGlimpseNetwork,
-    GlimpseNetwork,
-    GlimpseSensor,
-    LocationNetwork,
-    block_means,
-    given_locations,
-)
-from digits.models.model import (
+from digits.models import (
     DigitModel,
     Reading,
     Score,
@@ -30,7 +22,16 @@ from digits.models.model import (
     predicted_class,
     sequential,
 )
-from digits.models.sampling import CORNERS, to_pixels
+from digits.models.glimpses import (
+    CORNERS,
+    GatedGlimpseNetwork,
+    GlimpseNetwork,
+    GlimpseSensor,
+    LocationNetwork,
+    block_means,
+    given_locations,
+    to_pixels,
+)
 from sat_tf.layers.lstm import batch_first, unroll
 from sat_tf.objectives.estimators import (
     Estimator,

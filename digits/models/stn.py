@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from digits.config import STNConfig
 from digits.figures import side_by_side
-from digits.models.config import STNConfig
-from digits.models.model import (
+from digits.models import (
     ClassificationObjective,
     DigitModel,
     Reading,
@@ -20,7 +20,7 @@ from digits.models.model import (
     predicted_class,
     sequential,
 )
-from digits.models.sampling import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
+from digits.models.glimpses import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
 from sat_tf.ops import dropout
 from sat_tf.train_step import Batch
 from sat_tf.util.errors import invalid_value

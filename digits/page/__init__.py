@@ -1,22 +1,23 @@
-"""The view of the page on which one draws: its files, its models, their answers as data."""
+"""The page's second view, on which one draws digits: its files, and its models' answers as data.
+
+Nothing here loads TensorFlow, or a graph before its first drawing.
+"""
 
 from __future__ import annotations
 
 import base64
 import functools
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import digits
-from digits.models.config import read_reader_config
-from sat_tf.util.commands import loading
-
-if TYPE_CHECKING:
-    from digits.reader import DigitReader
+from digits.reader import CARD, DigitReader, load_reader, packed_graph, read_facts
 
 NAME, TITLE = "digits", "Digits"
 FILES = resources.files(__package__)
@@ -25,33 +26,38 @@ FILES = resources.files(__package__)
 class Model:
     """A published digit model on the page, loaded by its first drawing.
 
+    Args:
+        folder: Of the model.
+
     Attributes:
         facts: What the view asks for first: `name`, `system` and `digits` of a drawing.
+
+    Raises:
+        RunError: The model's manifest is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
-        known = read_reader_config(folder)
+        known = read_facts(folder)
         self.facts = {"name": folder.name, "system": known.system, "digits": known.digits}
-        self._load = functools.lru_cache(1)(lambda: digits.load(folder))
+        self._load = functools.lru_cache(1)(lambda: load_reader(folder))
 
     def __call__(self, content: bytes) -> dict[str, Any]:
-        """Reads an image file of a drawing, see `reading_data`."""
-        with loading():
-            reader = self._load()
-        return reading_data(reader, content)
+        """Reads an image file of a drawing, see `reading_data`.
+
+        Raises:
+            ValueError: The drawing cannot be read.
+        """
+        return reading_data(self._load(), content)
 
 
 def models(folders: Sequence[str | Path] = ()) -> dict[str, Model]:
-    """Returns published models by name, the pretrained ones by default."""
+    """Returns published models by name, the pretrained ones by default.
+
+    Raises:
+        RunError: One is damaged, or a run that was not published.
+    """
     found = [Model(digits.published_folder(name)) for name in folders or digits.names()]
     return {model.facts["name"]: model for model in found}
-
-
-def add_to_site(folders: Mapping[str, Path], site: Path) -> dict[str, str]:
-    """Adds the view to a page without a server."""
-    from digits.export import add_to_site
-
-    return add_to_site(list(folders.values()), site)
 
 
 def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
@@ -70,9 +76,9 @@ def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
     looks = zip(reading.corners, reading.patches, reading.probabilities, strict=True)
     return {
         "image": _bytes(reading.image),
-        "size": reader.config.image_size,
+        "size": reader.facts.size,
         "frame": [round(edge, 4) for edge in reading.frame],
-        "answers": list(reader.config.answers),
+        "answers": reader.facts.answers,
         "steps": [
             {
                 "corners": np.round(corners.astype(float), 4).tolist(),
@@ -88,3 +94,39 @@ def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
 def _bytes(values: np.ndarray) -> str:
     grey = np.rint(255 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
     return base64.b64encode(grey.tobytes()).decode("ascii")
+
+
+def add_to_site(folders: Mapping[str, Path], site: Path) -> dict[str, str]:
+    """Adds the view to a page without a server.
+
+    Args:
+        folders: Published models by name.
+        site: The site's folder, in which the runtime is.
+
+    Returns:
+        `path` and `title` of the view.
+
+    Raises:
+        RunError: A model is damaged.
+    """
+    models, assets = site / "models", site / "assets"
+    for folder in (models, assets):
+        folder.mkdir(exist_ok=True)
+    runtime = max(path.stat().st_size for path in (site / "litert").glob("*.packed"))
+    shown = []
+    for name, folder in folders.items():
+        facts, graph = read_facts(folder), packed_graph(folder)
+        path = models / f"{name}-{hashlib.sha256(graph).hexdigest()[:16]}.npz"
+        path.write_bytes(graph)
+        if (folder / CARD).is_file():
+            path.with_suffix(".md").write_bytes((folder / CARD).read_bytes())
+        place = {"graph": f"{models.name}/{path.name}", "download": len(graph) + runtime}
+        shown.append({"name": name, "module": "./reading.js", **vars(facts), **place})
+    (site / f"{NAME}.json").write_text(json.dumps(shown), "utf-8")
+    for asset in FILES.iterdir():
+        if asset.name.endswith((".css", ".js")):
+            (assets / asset.name).write_bytes(asset.read_bytes())
+    page = (FILES / f"{NAME}.html").read_text("utf-8")
+    page = page.replace("assets/ask.js", "assets/local.js")
+    (site / f"{NAME}.html").write_text(page, "utf-8")
+    return {"path": f"{NAME}.html", "title": TITLE}

@@ -224,6 +224,26 @@ def pack_graph(path: Path) -> bytes:
     return archive(entries)
 
 
+def unpack_graph(content: bytes) -> bytes:
+    """Returns the LiteRT graph that `pack_graph` packed.
+
+    Raises:
+        ValueError: The content is no such archive.
+    """
+    packed = Packed(content)
+    rest, graph, taken = packed.entry(_REST).tobytes(), bytearray(), 0
+    for start, name in sorted((int(n[:-1]), n) for n in packed.shapes if n[:-1].isdecimal()):
+        weights = packed.array(name)
+        weights = weights.T if name.endswith(_ROWS) else weights
+        before = start - len(graph)
+        graph += rest[taken : taken + before] + weights.astype("<f4").tobytes()
+        taken += before
+    graph += rest[taken:]
+    if len(graph) != int.from_bytes(packed.entry(_SIZE).tobytes(), "little"):
+        raise _damaged("the graph has another size")
+    return bytes(graph)
+
+
 def _constants(interpreter, content: bytes):
     """Yields the place and the values of each matrix of float32 weights in a graph's file."""
     for tensor in interpreter.get_tensor_details():

@@ -43,6 +43,12 @@ REMOVED: dict[str, str] = {
     "serving.bulk --format": "captions are written as Parquet",
     "serving.bulk --batch-size": "Spark divides the images itself",
     "serving.bulk --chunk-size": "Spark divides the images itself",
+    "training.train --recipe digits_*": "`python -m digits.train --recipe {value}` trains it",
+    "training.train --recipe ram_*": "`python -m digits.train --recipe {value}` trains it",
+    "training.train --recipe dram_*": "`python -m digits.train --recipe {value}` trains it",
+    "training.train --recipe stn_*": "`python -m digits.train --recipe {value}` trains it",
+    "training.train --recipe *_cluttered": "`python -m digits.train --recipe {value}` trains it",
+    "training.train --recipe convnet_*": "`python -m digits.train --recipe {value}` trains it",
 }
 """What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
 

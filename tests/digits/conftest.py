@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits import train as digits
-from digits.models.model import DigitModel
-from digits.recipes import parse
+from digits import train as training
+from digits.config import read_digit_config
+from digits.models import DigitModel
 from tests.training.conftest import soft_run, tiny, unvalidated  # noqa: F401
-from training.train import main
+from training.run.ownership import check_run_dir
 
 TINY = (
     *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.epochs", "2"),
@@ -44,9 +44,9 @@ def train(
     run_dir: Path, *flags: str, data_dir: Path | None = None, say: Callable[[str], Any] = len
 ) -> DigitModel:
     """Trains a run without the command; says nothing by default."""
-    config = parse([*flags]).config
-    digits.check_run_dir(run_dir, config, digits.read_digit_config)
-    return digits.train(config, run_dir, data_dir, say=say)
+    config = training.parse([*flags]).config
+    check_run_dir(run_dir, config, read_digit_config)
+    return training.train(config, run_dir, data_dir, say=say)
 
 
 @pytest.fixture
@@ -72,5 +72,5 @@ def hard_digits_run(tmp_path_factory, tiny_digits) -> Path:
     """Two epochs of hard attention with all its state."""
     run_dir = tmp_path_factory.mktemp("digits") / "run"
     flags = ("--recipe", "digits_queries_hard")
-    assert main([*flags, *tiny_digits, "--run-dir", str(run_dir)]) == 0
+    assert training.main([*flags, *tiny_digits, "--run-dir", str(run_dir)]) == 0
     return run_dir

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from digits.config import CanvasData, DigitData, PairData, StripsData
+from digits.config import CanvasData, DigitData, PairData, StripsData, answer_names
 from digits.data import (
     Digits,
     draw_canvases,
@@ -15,7 +15,6 @@ from digits.data import (
     scoring_batches,
     training_batches,
 )
-from digits.models.config import answer_names
 from tests.digits.conftest import made_up
 from training.data.examples import DataError
 

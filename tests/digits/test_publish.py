@@ -1,4 +1,4 @@
-"""Publishing of a digit run: small files, a card, and a model that reads as the run's does."""
+"""Publishing of a digit run: a small graph, a card, and a model that reads as the run's does."""
 
 import json
 import shutil
@@ -7,12 +7,11 @@ import pytest
 
 import digits
 from digits.config import read_digit_config
-from digits.publish import make_card
-from sat_tf.inference import published
+from digits.evaluate import main as evaluate
+from digits.publish import main, make_card
+from digits.reader import CARD, GRAPH, MANIFEST
+from digits.train import main as train
 from sat_tf.inference.run_folder import RunFolder
-from training.evaluate import main as evaluate
-from training.publish import main
-from training.train import main as train
 
 NARROW = (
     *("--recipe", "ram_28", "--model.glimpses", "2", "--model.hidden-dim", "4"),
@@ -34,16 +33,15 @@ def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_p
     out = tmp_path / "ram_mine"
     assert main([str(ram_run), str(out), "--check", "--data-dir", str(mnist)]) == 0
     assert "of 20 dev examples are wrong" in capsys.readouterr().out
-    names = {digits.MANIFEST, published.CARD, *published.checked_files(out)}
-    assert {path.name for path in out.iterdir()} == names
+    assert {path.name for path in out.iterdir()} == {MANIFEST, GRAPH, CARD}
     assert sum(path.stat().st_size for path in out.iterdir()) < 50_000
-    card = (out / published.CARD).read_text("utf-8")
+    card = (out / CARD).read_text("utf-8")
     report = json.loads((ram_run / "evaluation/dev/report.json").read_text("utf-8"))
     assert f"- dev: {report['error']:.2f} % of 20 examples, by epoch 1 of the 1 trained" in card
     assert "MNIST" in card and "CC BY-SA 3.0" in card and "## Not for" in card
-    assert "python -m training.train --recipe ram_28" in card and "With them" in card
+    assert "python -m digits.train --recipe ram_28" in card and "With them" in card
     reader = digits.load(out)
-    assert reader.config.recipe == "ram_28" and reader.model.config.glimpses == 2
+    assert reader.facts.recipe == "ram_28" and reader.facts.looks == 2
 
 
 @pytest.mark.slow
@@ -64,3 +62,5 @@ def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_ru
 def test_what_reads_no_drawing_is_refused(hard_digits_run, tmp_path, capsys):
     assert main([str(hard_digits_run), str(tmp_path / "out")]) == 2
     assert "expected a run of RAM, DRAM or a Spatial Transformer" in capsys.readouterr().err
+    assert main([str(hard_digits_run), str(hard_digits_run)]) == 2
+    assert "expected a folder that is new, empty or a published" in capsys.readouterr().err

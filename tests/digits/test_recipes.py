@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from digits.config import RECIPES, answer_names
 from digits.data import Digits, scoring_batches
-from digits.models.config import answer_names
-from digits.recipes import RECIPES
-from digits.runs import new_model
+from digits.evaluate import new_model
 
 SEED = tf.constant([3, 5])
 # The paper's widths are too large to be made in a test; all else is as in its small twin.

@@ -1,15 +1,18 @@
 """Digit runs: trained, resumed, refused; single digits before pairs."""
 
+import dataclasses
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from digits import train as digits
-from digits.config import read_digit_config
-from digits.recipes import RECIPES, parse
+from digits import evaluate
+from digits.config import RECIPES, read_digit_config, to_text
+from digits.evaluate import new_model
+from digits.train import main, parse, start_from
 from sat_tf.inference.run_folder import RunFolder
+from sat_tf.inference.weights import save_weights
 from sat_tf.util.errors import RunError
 from tests.digits.conftest import train
 from tests.training.run.stopped_runs import Killed, assert_same_runs, die_after, logs_of
@@ -17,7 +20,7 @@ from tests.training.small_runs import exit_of, report_of
 from training.run.checkpoints import last_progress
 from training.run.logs import Validate
 from training.run.resume import CheckpointAndStop
-from training.train import main
+from training.train import main as train_captioner
 
 HARD = ("--recipe", "digits_queries_hard")
 
@@ -76,16 +79,11 @@ def test_a_run_killed_ends_like_an_unbroken_one(hard_digits_run, tiny_digits, mn
     assert_same_runs(tmp_path / "run", hard_digits_run)
 
 
-def test_another_run_s_folder_is_refused(
-    hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys
-):
+def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, tmp_path, capsys):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
         train(hard_digits_run, *flags, "--model.samples", "6")
-    other = make_mnist(tmp_path, x_train=np.zeros([68, 28, 28], np.uint8))
-    with pytest.raises(ValueError, match="learned from other digits"):
-        train(hard_digits_run, *flags, data_dir=other)
-    assert main(["--recipe", "scenes_soft", "--run-dir", str(hard_digits_run)]) == 2
+    assert train_captioner(["--recipe", "scenes_soft", "--run-dir", str(hard_digits_run)]) == 2
     assert "of the system 'portions'" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
     assert main(["--recipe", "digits_soft", *tiny_digits, "--run-dir", str(tmp_path)]) == 2
@@ -101,7 +99,7 @@ NARROW = (
 
 @pytest.mark.slow
 def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatch, unvalidated):
-    monkeypatch.setattr(digits, "evaluate_run", lambda *_: {})
+    monkeypatch.setattr(evaluate, "evaluate_run", lambda *_: {})
     run_dir = tmp_path / "run"
     command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
     command += ["--data-dir", str(mnist), "--run-dir", str(run_dir)]
@@ -123,3 +121,32 @@ def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatc
     assert main([*command, "--init-from", str(first)]) == 0
     assert "nothing left to train" in capsys.readouterr().out
     assert [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)] == before
+
+
+SMALL = {"glimpses": 2, "glimpse_dim": 4, "hidden_dim": 4, "glimpse_filters": 1}
+
+
+def small(recipe: str):
+    base = RECIPES[recipe]
+    return dataclasses.replace(base, model=dataclasses.replace(base.model, **SMALL))
+
+
+def test_a_run_starts_from_all_that_fits_of_another(tmp_path):
+    theirs, config = new_model(small("dram_digit")), small("dram_pairs")
+    (tmp_path / "config.json").write_text(to_text(small("dram_digit")))
+    save_weights(theirs, RunFolder(tmp_path).best_weights)
+    ours = new_model(config)
+    before = ours.classifier.get_weights()
+    taken = start_from(tmp_path, config, ours)
+    assert set(taken) == set(ours.saved_layers()) - {"sensor", "classifier"}
+    for name in taken:
+        found, expected = (getattr(model, name).get_weights() for model in (ours, theirs))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for one, other in zip(ours.classifier.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(one, other)
+    data = dataclasses.replace(config.data, dev_digits=6000)
+    with pytest.raises(ValueError, match=r"`--data.dev_digits`: expected at most 5000"):
+        start_from(tmp_path, dataclasses.replace(config, data=data), ours)
+    with pytest.raises(ValueError, match="`--init-from`: expected a finished digit run"):
+        start_from(tmp_path / "none", config, ours)

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from digits.models.config import RAMConfig
+from digits.config import RAMConfig
 from digits.models.recurrent_attention import RAM
 from sat_tf.ops import replica_seed
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.models.config import PortionsConfig, STNConfig
+from digits.config import PortionsConfig, STNConfig
 from digits.models.portions import Portions
 from digits.models.stn import STN
 from tests.digits.models.small_models import terms_of

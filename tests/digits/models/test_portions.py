@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.models.config import PortionsConfig
+from digits.config import PortionsConfig
 from digits.models.portions import Portions
 from tests.digits.models.small_models import SEED, terms_of
 from tests.sat_tf.layers.decoder_numpy import softmax

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.models.config import DRAMConfig
+from digits.config import DRAMConfig
 from digits.models.recurrent_attention import DRAM
 from tests.digits.models.small_models import SEED, SIZE, B, T, batch, losses, make, spread, terms_of
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.models.sampling import (
+from digits.models.glimpses import (
     affine_grid,
     bilinear_sample,
     bilinear_sample_grid,

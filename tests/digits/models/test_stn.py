@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.models.config import STNConfig
-from digits.models.sampling import centres_of_mass
+from digits.config import STNConfig
+from digits.models.glimpses import centres_of_mass
 from digits.models.stn import STN, SpatialMask, SpatialTransformer
 from tests.digits.models.small_models import batch, terms_of
 

@@ -9,7 +9,7 @@ import digits
 from digits.reader import DigitReader
 from serving.export_web import write_site
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures, found by name)
-from tests.digits.small_readers import write_reader
+from tests.digits.small_readers import publish
 
 pytestmark = pytest.mark.slow
 DRAWINGS = 12
@@ -18,7 +18,7 @@ DRAWINGS = 12
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory) -> dict[str, DigitReader]:
     """The models that ship, and one whose first glimpse is in a random place."""
-    random = write_reader(tmp_path_factory.mktemp("readers") / "random", "ram")
+    random = publish(tmp_path_factory.mktemp("readers") / "random", "ram")
     return {name: digits.load(name) for name in digits.names()} | {"random": digits.load(random)}
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import pytest
 
-from digits.models.config import PortionsConfig, RAMConfig
+from digits.config import PortionsConfig, RAMConfig
 from sat_tf.config import (
     AttentionConfig,
     CaptionerConfig,

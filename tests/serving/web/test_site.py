@@ -17,7 +17,7 @@ from sat_tf.images.pillow import EXIF_ORIENTATION
 from sat_tf.inference.load import load
 from serving import export_web
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
-from tests.digits.small_readers import write_reader
+from tests.digits.small_readers import publish
 from tests.image_files import encode, noise, smooth
 from tests.serving.export_fixtures import KINDS, good_images, write_run
 from tests.serving.test_languages import vocabulary_of
@@ -305,7 +305,142 @@ def test_a_second_tab_and_a_browser_without_simd_are_told(browser, address):
 def test_a_site_takes_the_place_of_an_earlier_one_and_of_nothing_else(
     site, runtime, tmp_path, capsys
 ):
-    reader = write_reader(tmp_path / "reader", "ram")
+    reader = publish(tmp_path / "reader", "ram")
+    argv = ["--digits", str(reader), "--runtime", str(runtime), "--out"]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").touch()
+    assert export_web.main([*argv, str(mine)]) == 2
+    assert "a new folder, or one with such a page" in capsys.readouterr().err
+    assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
+    before = shutil.copytree(site, tmp_path / "site")
+    assert export_web.main([*argv, str(before)]) == 0
+    assert json.loads((before / "page.json").read_text())["models"] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "reader", "site"}
+    notices = (before / "NOTICES.md").read_text()
+    assert export_web.RUNTIME in notices and "Apache License" in notices
+
+
+def test_a_runtime_of_another_digest_is_refused_and_without_npm_both_ways_are_told(
+    tmp_path, monkeypatch
+):
+    other = tmp_path / "other.tgz"
+    other.write_bytes(b"another runtime")
+    with pytest.raises(
+        ValueError, match=r"`runtime`: expected the archive of @litertjs/core@.*SHA-256"
+    ):
+        export_web.read_runtime(other)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="install npm, or give the file .* `--runtime`"):
+        export_web.read_runtime(None)
+
+
+HUGE = encode(Image.new("1", (2**15, 2100)), "PNG")
+
+
+def test_what_cannot_be_captioned_is_told_and_the_last_result_stays(open_site):
+    page = open_site()
+    heic = {
+        "name": "photo.heic",
+        "kind": "image/heic",
+        "content": b"\0\0\0\x18ftypheic" + bytes(40),
+    }
+    shown = page.locator(".words").first.inner_text()
+    for file, says in (
+        ({"content": b"text"}, "cannot be read as an image"),
+        ({"content": b""}, "The file is empty"),
+        (heic, "does not read HEIC"),
+        ({"content": HUGE}, "32768 x 2100 pixels, more than are read"),
+    ):
+        choose(page, **file)
+        page.locator("#message", has_text=says).wait_for()
+        assert page.locator(".words").first.inner_text() == shown
+    choose(page)
+    captioned(page)
+
+
+def _answer_with(change: dict, route) -> None:
+    route.fulfill(**change)
+
+
+def test_a_download_that_breaks_off_or_is_of_other_bytes_is_told_and_tried_again(browser, address):
+    context = browser.new_context(service_workers="block")  # whose requests Playwright leaves
+    page = context.new_page()
+    page.goto(address)
+    for change, says in (
+        ({"body": b"x"}, "is not the file that this page was made with"),
+        ({"status": 404, "body": b""}, "is not there (status 404)"),
+    ):
+        page.route("**/models/step*", functools.partial(_answer_with, change))
+        choose(page)
+        page.locator("#message", has_text=says).wait_for()
+        page.unroute("**/models/step*")
+    page.route("**/models/step*", lambda route: route.abort())
+    choose(page)
+    page.locator("#message", has_text="cannot be loaded: is there a network?").wait_for()
+    page.unroute("**/models/step*")
+    choose(page)
+    captioned(page)
+    context.close()
+
+
+def test_an_answer_that_comes_late_is_not_shown_for_another_photograph(browser, address):
+    context, held = browser.new_context(service_workers="block"), []
+    page = context.new_page()
+    page.goto(address)
+    page.locator(".samples [aria-pressed=true]").wait_for()
+    page.route("**/samples/*.json", lambda route: held.append(route))
+    with page.expect_request("**/samples/*.json"):
+        page.locator(".samples button").last.click()
+    choose(page)
+    captioned(page)
+    shown = page.locator(".words").first.inner_text()
+    with page.expect_response("**/samples/*.json"):
+        held[0].continue_()
+    page.wait_for_timeout(200)  # for the page to hear of it
+    assert page.locator(".words").first.inner_text() == shown
+    context.close()
+
+
+def test_the_first_sample_that_comes_late_is_not_shown_over_a_photograph(browser, address):
+    context, held = browser.new_context(service_workers="block"), []
+    page = context.new_page()
+    page.route("**/samples/*.jpg", lambda route: held.append(route))
+    page.goto(address, wait_until="commit")
+    page.locator(".samples button").first.wait_for(state="attached")
+    choose(page)
+    page.locator("#results .word").first.wait_for()
+    for route in held:
+        route.continue_()
+    page.wait_for_timeout(200)  # for the page to hear of them
+    assert page.locator(".samples [aria-pressed=true]").count() == 0
+    context.close()
+
+
+def test_a_second_tab_and_a_browser_without_simd_are_told(browser, address):
+    context = browser.new_context()
+    page, other = context.new_page(), context.new_page()
+    for tab in (page, other):
+        tab.goto(address)
+    choose(page)
+    captioned(page)
+    choose(other)
+    captioned(other)
+    assert "open in another tab" in other.locator("#notes").inner_text()
+    other.add_init_script("WebAssembly.validate = () => false")
+    other.reload()
+    other.locator("#notes", has_text="no WebAssembly SIMD").wait_for()
+    choose(other)
+    other.locator("#message", has_text="no WebAssembly SIMD").wait_for()
+    other.locator(".samples button").last.click()
+    other.locator("#results[aria-busy=false]").wait_for()
+    context.close()
+
+
+def test_a_site_takes_the_place_of_an_earlier_one_and_of_nothing_else(
+    site, runtime, tmp_path, capsys
+):
+    reader = publish(tmp_path / "reader", "ram")
     argv = ["--digits", str(reader), "--runtime", str(runtime), "--out"]
     mine = tmp_path / "mine"
     mine.mkdir()
