@@ -2,7 +2,7 @@
 # The digit systems on MNIST. DATA holds mnist.npz as Keras has it. Dev is the last 5,000 training
 # digits, which choose the best epoch; no choice was based on the test digits.
 set -eu
-train() { python -m training.train --data-dir "$DATA" "$@"; }
+train() { python -m digits.train --data-dir "$DATA" "$@"; }
 for recipe in digits_queries digits_queries_hard digits_soft digits_hard stn_rotated cnn_cluttered \
     ram_28 ram_60_translated dram_pairs dram_pairs_no_context ram_pairs; do
   train --recipe $recipe
@@ -15,7 +15,7 @@ train --recipe convnet_addition --fit.precision bfloat16
 for recipe in digits_queries digits_queries_hard digits_soft digits_hard stn_rotated stn_rts \
     stn_cluttered cnn_cluttered ram_28 ram_60_translated ram_60_cluttered dram_pairs \
     dram_pairs_no_context ram_pairs dram_addition convnet_addition; do
-  python -m training.evaluate --run-dir runs/$recipe --data-dir "$DATA" --split test
+  python -m digits.evaluate --run-dir runs/$recipe --data-dir "$DATA" --split test
 done
 for seed in 1 2; do
   for recipe in dram_pairs dram_pairs_no_context ram_pairs; do

@@ -2,7 +2,7 @@
 # Settings of the digit systems that were worse than, or no better than, those of digits.sh; error on
 # dev in percent. DATA holds mnist.npz.
 set -eu
-train() { python -m training.train --data-dir "$DATA" "$@"; }
+train() { python -m digits.train --data-dir "$DATA" "$@"; }
 train --recipe stn_cluttered --model.localisation-filters 20 --model.localisation-points 8 \
     --run-dir runs/stn_points
 train --recipe stn_rotated --fit.batch-size 128 --run-dir runs/stn_batch
