@@ -19,13 +19,21 @@ ROOT = FOLDER.parent
 _BLOCK = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
+_COMMANDS = {
+    **dict.fromkeys(("controls", "mobilenet_v2", "resnet50"), "flickr8k"),
+    **dict.fromkeys(("paper_scores", "distilled_vgg19"), "vgg19"),
+    "deletion": "shipped",
+    "own_photographs": "fine_tuning",
+}
+"""NAME.sh with the commands of an experiment, where it is not the experiment's own name."""
+
 _LAST_COMMIT = "8563600a"
-"""The last commit that has the commands of results whose code has gone."""
+"""The last commit that has the commands of every other experiment."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run of an experiment; its first cell links to the commands, NAME.sh, of NAME.csv."""
+    """A run of an experiment; its first cell links to its commands."""
 
     label: str
     experiment: str
@@ -239,9 +247,10 @@ def table(name: str, page: Path) -> str:
         cells = [_cell(figures, row, column) for column in columns]
         if not any(cells):
             raise ValueError(f"{row.experiment}.csv has no figure of {row.run!r}, {row.seed!r}.")
-        commands = Path(__file__).parent / f"{row.experiment}.sh"
-        link = f"[{row.label}]({folder}/{row.experiment}.sh)"
-        label = link if commands.exists() else f"{row.label} (commit {_LAST_COMMIT})"
+        commands = f"{_COMMANDS.get(row.experiment, row.experiment)}.sh"
+        link = f"[{row.label}]({folder}/{commands})"
+        kept = (FOLDER / commands).exists()
+        label = link if kept else f"{row.label} (commit {_LAST_COMMIT})"
         lines.append([label, *cells])
     return "".join(
         "|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines
