@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import platform
 import re
@@ -12,9 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import tyro
-from PIL import Image
 
 from sat_tf.util.commands import exit_status
 from sat_tf.util.text_tables import text_table
@@ -95,17 +92,6 @@ def machine() -> str:
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python "
         f"{platform.python_version()}, load average {os.getloadavg()[0]:.1f}"
     )
-
-
-def photograph(width: int = 640, height: int = 480) -> bytes:
-    """Draws a JPEG with smooth parts and grain, about as large as a photograph."""
-    across, down = np.meshgrid(np.linspace(0, 4, width), np.linspace(0, 3, height))
-    smooth = np.stack([np.sin(across), np.sin(down), np.sin(across * down)], axis=-1)
-    grain = np.random.default_rng(0).normal(0, 8, smooth.shape)
-    pixels = np.clip(128 + 100 * smooth + grain, 0, 255).astype(np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=90)
-    return file.getvalue()
 
 
 def format_table(rows: Sequence[Mapping[str, Any]]) -> str:

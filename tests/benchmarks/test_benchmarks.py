@@ -4,39 +4,26 @@ import importlib
 
 import pytest
 
-import sat_tf
 from benchmarks import estimators, run
 from benchmarks.measure import command
 from benchmarks.models import SHAPES
-from serving.export_saved_model import export
 from tests.training.conftest import hard_run  # noqa: F401  (a fixture, found by name)
 
 TOY = ["--shapes", "toy", "--repeats", "1"]
 BENCHMARKS = {
     "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images_s"),
     "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "relative_variance"),
-    "serving_latency": (["--run-dir", "RUN", "--batches", "1", "--repeats", "1"], "search_ms"),
-    "serving_load": (["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"], "images_s"),
-    "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }
-
-
-@pytest.fixture(scope="module")
-def places(hard_run, tmp_path_factory) -> dict[str, str]:  # noqa: F811
-    """A run of hard attention on drawn scenes, and its export."""
-    out = tmp_path_factory.mktemp("benchmarks") / "export"
-    export(sat_tf.load(hard_run), out)
-    return {"RUN": str(hard_run), "EXPORT": str(out)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_it_measures_and_prints(name, places, capfd, monkeypatch):
+def test_it_measures_and_prints(name, hard_run, capfd, monkeypatch):  # noqa: F811
     two = {kind: estimators.ESTIMATORS[kind] for kind in ("soft", "rloo")}
     monkeypatch.setattr(estimators, "ESTIMATORS", two)
     flags, says = BENCHMARKS[name]
     module = importlib.import_module(f"benchmarks.{name.split()[0]}")
-    assert command(module.run, [places.get(flag, flag) for flag in flags]) == 0
+    assert command(module.run, [str(hard_run) if flag == "RUN" else flag for flag in flags]) == 0
     assert says in capfd.readouterr().out
 
 

@@ -23,7 +23,7 @@ FROZEN = ("--encoder.name", "scenes_cnn", "--encoder.weights", "none", "--encode
 def test_the_first_step_has_loaded_few_lines(tmp_path, make_photographs, flags, lines, files):
     if "scenes_soft" not in flags:
         flags += ("--data-dir", str(make_photographs(tmp_path / "flickr8k")))
-    command = [sys.executable, "-m", "benchmarks.loaded", *flags]
+    command = [sys.executable, "-m", "tests.training.loaded", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     found = re.search(r"([\d,]+) lines in (\d+) files", done.stdout)
     assert found is not None, done.stderr

@@ -1,6 +1,6 @@
 """Own lines and files, time and memory that a run has used when its first training step ends.
 
-`python -m benchmarks.loaded --recipe folder_soft --data-dir DIR` takes the flags of training and
+`python -m tests.training.loaded --recipe folder_soft --data-dir DIR` takes the flags of training and
 prints the files, the longest last, their sum, and what the process has used.
 """
 
@@ -17,7 +17,7 @@ import keras
 
 from training import train as command
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class _FirstStepError(Exception):
