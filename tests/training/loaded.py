@@ -1,6 +1,6 @@
 """Own lines and files, time and memory that a run has used when its first training step ends.
 
-`python -m tests.training.loaded --recipe folder_soft --data-dir DIR` takes the flags of training and
+`python -m tests.training.loaded --recipe folder_soft --data-dir DIR` takes flags of training and
 prints the files, the longest last, their sum, and what the process has used.
 """
 
