@@ -42,7 +42,7 @@ def test_a_graph_reads_what_the_model_reads(readers, system, shape):
     ("content", "says"),
     [
         (None, "No such file or directory"),
-        (b"a text", "cannot be read as an image"),
+        (b"a text", "none of the formats"),
         (encode(Image.new("L", (40, 40)), "PNG"), "there is no ink in it"),
     ],
     ids=["missing", "text", "no ink"],

@@ -59,7 +59,7 @@ def test_every_model_gets_images_of_its_own_size(client, system, answer, size):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"a text called .png", "cannot be read as an image"),
+        (b"a text called .png", "none of the formats"),
         (drawing(ink=False), "there is no ink in it"),
         (drawing(side=8), "8 x 8 pixels"),
     ],
