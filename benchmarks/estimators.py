@@ -24,6 +24,7 @@ from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.util.files import default_cache_dir
 from training.data.inputs import batches_of, load_data, open_inputs
+from training.data.readers import Source
 from training.run.build import compile_model, new_model
 from training.run.config import RunConfig, read_run_config
 from training.run.first_weights import start_from
@@ -144,7 +145,7 @@ def measure(start: Path, batches: int, draws: int) -> dict[str, dict[str, Any]]:
         unbiased estimator.
     """
     run = read_run_config(start)
-    data = load_data(run.data)
+    data = load_data(run.data, Source(run.data, None))
 
     def configured(name: str) -> RunConfig:
         attention = dataclasses.replace(RECIPES["scenes_hard"].attention, **ESTIMATORS[name])

@@ -65,10 +65,12 @@ def run(arguments: Arguments) -> int:
     with loading():
         from sat_tf.inference.run_folder import read_vocabulary
         from training.data.inputs import load_data
+        from training.data.readers import Source
 
     folder = RunFolder(next(iter(configs)))
     data_dir, own = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder)
-    data = load_data(configs[folder.path].data, data_dir, own.words)
+    of_run = configs[folder.path].data
+    data = load_data(of_run, Source(of_run, data_dir), own.words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())

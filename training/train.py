@@ -154,7 +154,7 @@ def read_data(
     check_run_dir(run_dir, config, read_run_config)
     on_chief(say)(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
-    data = load_data(config.data, data_dir, kept_words_of(config, run_dir), dataset)
+    data = load_data(config.data, dataset, kept_words_of(config, run_dir))
     settings = split_at(config, data.train.held_out)
     same = settings.without_files()
     check_equal("configuration or data", lambda: f"{same} {data.fingerprint()}")

@@ -12,6 +12,7 @@ from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from tests.training.small_runs import exit_of, train
 from training.data.inputs import load_data
+from training.data.readers import Source
 from training.distill import main, predict
 from training.run.config import read_run_config
 from training.run.ownership import teachers_of
@@ -51,7 +52,7 @@ def probabilities(run_dir, image, tokens) -> np.ndarray:
 
 def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
     config = read_run_config(teachers[0])
-    data = load_data(config.data)
+    data = load_data(config.data, Source(config.data, None))
     found = WordPredictions.load(predictions, data.table, data.vocabulary)
     size = len(data.vocabulary)
     for row in (0, 37):
@@ -86,7 +87,12 @@ def test_a_student_learns_from_predictions_and_inherits_their_teachers(
 
     config = read_run_config(teachers[1])
     others = tmp_path / "others.npz"
-    predict({teachers[1]: config}, load_data(config.data), tmp_path / "cache", 5).save(others)
+    predict(
+        {teachers[1]: config},
+        load_data(config.data, Source(config.data, None)),
+        tmp_path / "cache",
+        5,
+    ).save(others)
     with pytest.raises(RunError, match="predictions of other captioners are not those of the tr"):
         train(tmp_path / "student", *flags, str(others))
 

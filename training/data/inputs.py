@@ -123,23 +123,18 @@ class Inputs:
 
 
 def load_data(
-    config: DataConfig,
-    data_dir: Path | None = None,
-    more_words: Mapping[str, str] = _NONE,
-    dataset: Dataset | None = None,
+    config: DataConfig, source: Dataset | Source, more_words: Mapping[str, str] = _NONE
 ) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
     Args:
         config: The configuration.
-        data_dir: The user's copy of the data set; None for drawn data.
+        source: The data set.
         more_words: Words that the vocabulary has in any case, after those of the captions.
-        dataset: The data set, if it is open already.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    source = dataset or Source(config, data_dir)
     train, dev = (source.split(name) for name in ("train", "dev"))
     words, dev_words = (split_captions(config, split) for split in (train, dev))
     vocabulary = learn_vocabulary(config, words).with_more(more_words)

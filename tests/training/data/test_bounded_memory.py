@@ -41,10 +41,7 @@ def test_a_store_of_five_times_the_memory_allowed_is_written_and_read(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    size, grown = map(int, done.stdout.split()[-2:])
-    print(f"store {size / MEGABYTE:.0f} MB, limit {LIMIT / MEGABYTE:.0f}, grown {grown / MEGABYTE}")
-    assert size > 5 * LIMIT
-    assert grown < LIMIT
+    assert int(done.stdout.split()[-1]) > 5 * LIMIT
 
 
 def status(name: str) -> int:
@@ -66,24 +63,22 @@ def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
         assert np.isfinite(batch["annotations"][:, ::500].numpy().astype("f4")).all()
         rows += len(batch["tokens"])
     assert rows == len(table)
-    return sum(path.stat().st_size for path in store.path.glob("*.f16"))
+    return store.path.stat().st_size
 
 
 def work(folder: Path, limit: int) -> None:
     """Writes a store of FOLDER/*.jpg and reads an epoch of batches, in so many bytes more.
 
-    More than it takes to import everything and to write and read a store of a few images. Prints
-    the bytes of the store and those by which the process grew at its largest.
+    More than it takes to import everything and to write and read a store of a few images; pages
+    of the mapped file are the system's. Prints the bytes of the store.
     """
     # Cheap to compute and large to keep: 112 x 112 x 32.
     encoder = Encoder.unloaded("mobilenet_v2", 224, tap="Conv1")
     examples = [Example(p.name, p, ("a dog",)) for p in sorted(folder.glob("*.jpg"))]
     epoch(encoder, examples[:WARM], folder / "cache")
-    before = status("VmRSS")
     allowed = status("VmData") + limit
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
-    size = epoch(encoder, examples, folder / "cache")
-    print(size, max(0, status("VmHWM") - before))
+    print(epoch(encoder, examples, folder / "cache"))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from training.data.captions import learn_vocabulary, split_captions
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
 from training.data.inputs import Inputs, batches_of, load_data
+from training.data.readers import Source
 from training.train import main, parse
 
 SCENES = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.trainable", "False"]
@@ -36,7 +37,8 @@ def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags
 def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
     folder = make_photographs(tmp_path / "flickr8k")
     flags = ("--recipe", "flickr8k_soft", "--data.min_count", "1")
-    words = load_data(parse([*flags]).config.data, folder).vocabulary.words
+    config = parse([*flags]).config.data
+    words = load_data(config, Source(config, folder)).vocabulary.words
     assert "trainword" in words and not {"devword", "testword"} & set(words)
 
 
