@@ -16,12 +16,12 @@ FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
 REASONS = {
-    "empty": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
-    "text": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
+    "empty": "the bytes are not a JPEG or PNG image; convert others (Pillow: `image.save`)",
+    "text": "the bytes are not a JPEG or PNG image; convert others (Pillow: `image.save`)",
     "cut": "the file is damaged",
     "flipped": "the file is damaged",
     "huge": "the image has no pixels, or more than 32768 per side or 67108864 in all",
-    "tiff": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
+    "webp": "the bytes are not a JPEG or PNG image; convert others (Pillow: `image.save`)",
 }
 
 
