@@ -162,7 +162,7 @@ class Captioner(TrainableModel):
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
         """
         search = search or self.config.search
-        step, state, attended = self.search_step(annotations, self.selection, seed, search.beam)
+        step, state, attended = self.search_step(annotations, self.selection, seed)
         return beam_search(
             step,
             state,
@@ -179,7 +179,7 @@ class Captioner(TrainableModel):
         )
 
     def begin_search(self, annotations: tf.Tensor, beam: int = 1) -> tuple[Attended, State]:
-        """Computes what a search reads of images, and its first state; see `search_step`."""
+        """Computes what a LiteRT search reads of images, and its first state."""
         attended, state = self.decoder.begin(annotations)
         locations = attended.annotations.shape[1]
         if locations is not None and locations <= beam * CAPTION_WORDS:
@@ -191,7 +191,6 @@ class Captioner(TrainableModel):
         annotations: tf.Tensor,
         selection: Selection,
         seed: tf.Tensor | None = None,
-        beam: int = 1,
     ):
         """Prepares images for the searches of `sat_tf.search`.
 
@@ -199,15 +198,13 @@ class Captioner(TrainableModel):
             annotations: `[B, L, D]`.
             selection: Choice of a location.
             seed: int32 `[2]`, for hard attention that samples; None is `[0, 0]`.
-            beam: Hypotheses per image. If they are expected to read more contexts than an image
-                has locations, the locations are projected once instead.
 
         Returns:
             The step function; its first state; and what it reads of the images, a dictionary of
             `[B, ...]`. The step takes this dictionary, or that of some of the images, as its third
             argument.
         """
-        attended, state = self.begin_search(annotations, beam)
+        attended, state = self.decoder.begin(annotations)
         # Only samples depend on the number of the step; nothing else pays for counting.
         samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed

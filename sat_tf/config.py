@@ -95,14 +95,6 @@ class DecoderConfig:
     """Width of a ReLU layer between annotations and decoder; None for none, as in the paper."""
     gate: bool = True
     """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
-    attention_previous_word: bool = False
-    """Attention (eq. 4) sees the previous word beside h[t-1], which has not read it yet."""
-    output_previous_word: bool = True
-    """Deep output (eq. 7) sees the previous word."""
-    output_context: bool = True
-    """Deep output (eq. 7) sees the context."""
-    output_tanh: bool = True
-    """tanh inside the deep output, as in the released code; eq. 7 has none."""
     annotation_dropout: Fraction = 0.0
     """Dropout on the annotations."""
     initial_dropout: Fraction = 0.0
@@ -113,6 +105,14 @@ class DecoderConfig:
     """Dropout on h_t before the deep output."""
     output_dropout: Fraction = 0.0
     """Dropout on the hidden layer of the deep output."""
+
+    FORMER = {
+        "attention_previous_word": False,
+        "output_previous_word": True,
+        "output_context": True,
+        "output_tanh": True,
+    }
+    """Keys of earlier versions, and the one value that still has its meaning."""
 
     def __post_init__(self) -> None:
         check_fields(self, "decoder")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.ops import top_tokens
 from sat_tf.text.vocabulary import END, PAD, START
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegative, NonNegativeInt, PositiveInt, checked
@@ -170,7 +169,7 @@ def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
     is cut to `beam` before rows are compared: `[B, K * V]` is never sorted as a whole.
     """
     slots, count = live.shape[1], min(beam, log_probs.shape[1])
-    totals, tokens = top_tokens(log_probs, count)
+    totals, tokens = tf.math.top_k(log_probs, count)
     totals = tf.expand_dims(live, 2) + tf.reshape(totals, [-1, slots, count])
     totals, tokens = (tf.reshape(x, [-1, slots * count]) for x in (totals, tokens))
     if slots * count < beam:  # the first step has one prefix per image

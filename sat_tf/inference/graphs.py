@@ -59,9 +59,7 @@ def make_graphs(captioner: KerasCaptioner, beam: int) -> dict[str, Graph]:
 
     def step(words, h, c, *given):
         attended = blank._replace(**dict(zip(parts, given, strict=True)))
-        logits, state, attention = model.decoder.step(
-            attended, words, State(h, c), model.selection, portable=True
-        )
+        logits, state, attention = model.decoder.step(attended, words, State(h, c), model.selection)
         # Of LiteRT's operations, log_softmax is slow and softmax fast: the best token's has both.
         best, share = (
             tf.reduce_max(x, axis=-1, keepdims=True) for x in (logits, tf.nn.softmax(logits))

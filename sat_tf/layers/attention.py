@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, get_args
 import keras
 import tensorflow as tf
 
-from sat_tf.ops import in_parts
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, checked
 
@@ -86,19 +85,10 @@ class BahdanauAttention(keras.layers.Layer):
         Half as many bytes would not pay: tanh and its gradient are slower in bfloat16, and the
         product with `v` has to be summed in float32.
         """
-        return additive_scores(*self._factors(hidden, keys))
-
-    def inference_scores(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        """Equals `scores`, faster if rows are many; not for training."""
-        return in_parts(additive_scores, *self._factors(hidden, keys))
-
-    def _factors(
-        self, hidden: tf.Tensor, keys: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         if not self.built:
             self.build(hidden.shape, None)
         queries = tf.cast(by_image(self.query_projection(hidden), keys), tf.float32)
-        return queries, keys, tf.cast(self.score_vector, tf.float32)
+        return additive_scores(queries, keys, tf.cast(self.score_vector, tf.float32))
 
     def get_config(self) -> dict:
         return {**super().get_config(), "attention_dim": self.attention_dim}

@@ -171,9 +171,6 @@ class RNNDecoder(keras.layers.Layer):
         self.deep_output = DeepOutput(
             vocabulary_size,
             config.embedding_dim,
-            previous_word=config.output_previous_word,
-            context=config.output_context,
-            tanh=config.output_tanh,
             hidden_dropout=config.hidden_dropout,
             dropout=config.output_dropout,
             dtype=policy,
@@ -193,8 +190,7 @@ class RNNDecoder(keras.layers.Layer):
         self.cell.build((None, config.embedding_dim + self.annotation_dim))
         self.deep_output.build(hidden, annotation)
         if self.attention is not None:
-            word_dim = config.embedding_dim if config.attention_previous_word else 0
-            self.attention.build((None, config.hidden_dim + word_dim), annotation)
+            self.attention.build(hidden, annotation)
         if self.gate is not None:
             self.gate.build(hidden)
 
@@ -225,14 +221,11 @@ class RNNDecoder(keras.layers.Layer):
         state = State(*(_side_by_side(part, captions * samples) for part in state))
         embeddings = dropout(self.embedding(words), config.embedding_dropout, noise, 2)
         word_gates = tf.transpose(self.cell.project_words(embeddings), [1, 0, 2])
-        words_read = [_side_by_side(word_gates, samples, axis=1)]
-        if self.attends and config.attention_previous_word:
-            queries = tf.transpose(embeddings, [1, 0, 2])
-            words_read.append(_side_by_side(queries, samples, axis=1))
+        word_gates = _side_by_side(word_gates, samples, axis=1)
         if use_expectation is not None:
             use_expectation = _side_by_side(use_expectation, samples)
         attention, hidden, before = self._unroll(
-            attended, state, words_read, selection, seed, use_expectation
+            attended, state, word_gates, selection, seed, use_expectation
         )
         logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
         return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
@@ -267,11 +260,11 @@ class RNNDecoder(keras.layers.Layer):
         return Attended(annotations, self.attention.keys(annotations)), state
 
     def project(self, attended: Attended) -> Attended:
-        """Projects the annotations once, for faster steps of a few hypotheses per image.
+        """Projects the annotations once, for steps on one image in a small runtime (LiteRT).
 
         Gates and deep output read the context through matrices alone, and it is a weighted sum:
         `W z = beta sum_i alpha_i (W a_i)`. A step then reads L projected rows in place of the
-        matrices. The products here are as many as those of L contexts.
+        matrices, which saves memory traffic; in batches it is slower.
 
         Args:
             attended: From `begin`.
@@ -290,8 +283,6 @@ class RNNDecoder(keras.layers.Layer):
         selection: Selection,
         seed: tf.Tensor | None = None,
         use_expectation: tf.Tensor | None = None,
-        embeddings: tf.Tensor | None = None,
-        searching: bool = False,
     ) -> AttentionOutput:
         """Computes one step of attention (eq. 4-6) and the gate.
 
@@ -301,8 +292,6 @@ class RNNDecoder(keras.layers.Layer):
             selection: See `attention_weights`.
             seed: int32 `[2]` of `sample`; None draws one.
             use_expectation: bool `[B]`; see `attention_weights`.
-            embeddings: `[B, m]` of the previous words; read by `attention_previous_word` only.
-            searching: Take the path that is fast for many hypotheses and has no gradient.
 
         Returns:
             The `AttentionOutput` of one step.
@@ -311,11 +300,7 @@ class RNNDecoder(keras.layers.Layer):
             scores = tf.zeros([tf.shape(state.hidden)[0], 1])
             chosen = attention_weights(scores)
         else:
-            align = self.attention.inference_scores if searching else self.attention.scores
-            query = state.hidden
-            if self.config.attention_previous_word:
-                query = tf.concat([query, tf.cast(embeddings, query.dtype)], axis=-1)
-            scores = align(query, attended.keys)
+            scores = self.attention.scores(state.hidden, attended.keys)
             if seed is None and selection == "sample":
                 seed = self.default_seeds.draw()
             chosen = attention_weights(scores, selection, seed, use_expectation)
@@ -334,7 +319,6 @@ class RNNDecoder(keras.layers.Layer):
         state: State,
         selection: Selection,
         seed: tf.Tensor | None = None,
-        portable: bool = False,
     ) -> tuple[tf.Tensor, State, AttentionOutput]:
         """Takes one free-running step, for search.
 
@@ -344,22 +328,13 @@ class RNNDecoder(keras.layers.Layer):
             state: `State` of the hypotheses.
             selection: See `attention_weights`.
             seed: int32 `[2]` of `sample`; None draws one.
-            portable: Take plain operations that every runtime has, LiteRT say, at equal results.
 
         Returns:
             Logits `[B * G, K]`, the next state, the `AttentionOutput`.
         """
-        if portable:
-            embeddings = self.embedding(words)
-            word_gates = self.cell.project_words(embeddings)
-        else:  # Many hypotheses have few distinct words: each is projected once.
-            distinct, place = tf.unique(words)
-            distinct = self.embedding(distinct)
-            embeddings = tf.gather(distinct, place)
-            word_gates = tf.gather(self.cell.project_words(distinct), place)
-        attention = self.attend(
-            attended, state, selection, seed, embeddings=embeddings, searching=not portable
-        )
+        embeddings = self.embedding(words)
+        word_gates = self.cell.project_words(embeddings)
+        attention = self.attend(attended, state, selection, seed)
         if attended.pre_projected:
             width = 4 * self.config.hidden_dim
             gates, context = attention.context[:, :width], attention.context[:, width:]
@@ -373,24 +348,20 @@ class RNNDecoder(keras.layers.Layer):
         self,
         attended: Attended,
         first: State,
-        words: list[tf.Tensor],
+        word_gates: tf.Tensor,
         selection: Selection,
         seed: tf.Tensor,
         use_expectation: tf.Tensor | None,
     ) -> tuple[AttentionOutput, tf.Tensor, tf.Tensor]:
-        """Runs all steps; returns attention, h[t] and h[t-1], `[B, T, ...]`.
-
-        `words` are gates `[T, B, 4 N]` and, if attention reads them, embeddings `[T, B, m]`.
-        """
-        word_gates, *embeddings = words
+        """Runs all steps from gates `[T, B, 4 N]`; returns attention, h[t] and h[t-1]."""
         context_kernel, recurrent_kernel = self.cell.kernels()
         reads_context = attended.projected is None
         deferred = DeferredKernels([recurrent_kernel, *[context_kernel] * reads_context])
         seeds = step_seeds(seed, tf.shape(word_gates)[0])
 
         def step(inputs, state):
-            gates_t, seed_t, *word_t = inputs
-            attention = self.attend(attended, state, selection, seed_t, use_expectation, *word_t)
+            gates_t, seed_t = inputs
+            attention = self.attend(attended, state, selection, seed_t, use_expectation)
             context = self._context_gates(attended, attention, *deferred.inside[1:])
             state = self.cell.step(gates_t, context, state, deferred.inside[0])
             return (attention, state.hidden), state
@@ -403,7 +374,7 @@ class RNNDecoder(keras.layers.Layer):
             log_prob=row,
         )
         states = tf.TensorSpec([None, self.config.hidden_dim], self.compute_dtype)
-        inputs = (deferred.tap(word_gates), seeds, *embeddings)
+        inputs = (deferred.tap(word_gates), seeds)
         (attention, hidden), _ = unroll(step, first, inputs, (outputs, states))
         before = tf.concat([first.hidden[tf.newaxis], hidden[:-1]], axis=0)
         deferred.record(before, *[attention.context] * reads_context)

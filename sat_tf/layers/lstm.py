@@ -316,14 +316,11 @@ def batch_first(outputs: tf.Tensor) -> tf.Tensor:
 class DeepOutput(keras.layers.Layer):
     """Logits of the next word (eq. 7), for one step or all at once.
 
-    `p(y_t) ~ exp(L_o tanh(E y[t-1] + L_h h[t] + L_z z[t]))`
+    `p(y_t) ~ exp(L_o tanh(E y[t-1] + L_h h[t] + L_z z[t]))`, with the tanh of the released code.
 
     Args:
         vocabulary_size: K.
         embedding_dim: Width m.
-        previous_word: Add `E y[t-1]`.
-        context: Add `L_z z[t]`.
-        tanh: Apply the tanh, which the released code has and eq. 7 has not.
         hidden_dropout: Share dropped of h[t], in [0, 1).
         dropout: Share dropped of the hidden layer, in [0, 1).
         **kwargs: For `keras.layers.Layer`.
@@ -352,16 +349,12 @@ class DeepOutput(keras.layers.Layer):
         self,
         vocabulary_size: PositiveInt,
         embedding_dim: PositiveInt = 512,
-        previous_word: bool = True,
-        context: bool = True,
-        tanh: bool = True,
         hidden_dropout: Fraction = 0.0,
         dropout: Fraction = 0.0,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size, self.embedding_dim = vocabulary_size, embedding_dim
-        self.previous_word, self.context, self.tanh = previous_word, context, tanh
         self.hidden_dropout, self.dropout = hidden_dropout, dropout
         self.default_seeds = DefaultSeeds()
         policy = self.dtype_policy
@@ -377,8 +370,7 @@ class DeepOutput(keras.layers.Layer):
 
     def build(self, hidden_shape: tuple, context_shape: tuple) -> None:
         self.hidden_projection.build(hidden_shape)
-        if self.context:
-            self.context_projection.build(context_shape)
+        self.context_projection.build(context_shape)
         self.word_projection.build((None, self.embedding_dim))
 
     def call(
@@ -396,8 +388,8 @@ class DeepOutput(keras.layers.Layer):
         return self.logits(hidden, self.project_context(context), embeddings, seed)
 
     def project_context(self, context: tf.Tensor) -> tf.Tensor:
-        """Computes `L_z z`, `[..., D] -> [..., m]`: linear. `[..., 0]` if it is not read."""
-        return self.context_projection(context) if self.context else context[..., :0]
+        """Computes `L_z z`, `[..., D] -> [..., m]`: linear."""
+        return self.context_projection(context)
 
     def logits(
         self,
@@ -420,17 +412,11 @@ class DeepOutput(keras.layers.Layer):
             Logits, float32 `[..., K]`.
         """
         hidden = dropout(hidden, self.hidden_dropout, seed, 3, shared_axis)
-        outputs = self.hidden_projection(hidden)
-        if self.context:
-            outputs += projected_context
-        if self.previous_word:
-            outputs += tf.cast(embeddings, outputs.dtype)
-        if self.tanh:
-            outputs = tf.tanh(outputs)
+        outputs = self.hidden_projection(hidden) + projected_context
+        outputs = tf.tanh(outputs + tf.cast(embeddings, outputs.dtype))
         outputs = dropout(outputs, self.dropout, seed, 4, shared_axis)
         return tf.cast(self.word_projection(outputs), tf.float32)
 
     def get_config(self) -> dict:
-        names = ("vocabulary_size", "embedding_dim", "previous_word", "context", "tanh")
-        names += ("hidden_dropout", "dropout")
+        names = ("vocabulary_size", "embedding_dim", "hidden_dropout", "dropout")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}

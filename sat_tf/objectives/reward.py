@@ -136,7 +136,7 @@ class RewardObjective:
         """Draws M captions per image, side by side: `Hypotheses` of `B M` images, one each."""
         words, locations = _split(seed)
         rows = self.samples
-        step, state, _ = model.search_step(annotations, self.selection, locations, beam=rows)
+        step, state, _ = model.search_step(annotations, self.selection, locations)
         return sample(
             step,
             tf.nest.map_structure(lambda part: tf.repeat(part, rows, axis=0), state),

@@ -186,8 +186,9 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
     made = {}
     for name, value in values.items():
         if name not in hints:
+            former = getattr(cls, "FORMER", {})  # of keys of earlier versions, the value of now
             gone = removed_flag([f"--{where}{name}", str(value)], "")
-            if gone and value in (None, False):
+            if value == former[name] if name in former else gone and value in (None, False):
                 continue
             known = ", ".join(sorted(hints))
             unknown = f"Received an unknown configuration key `{where}{name}`: expected one of "

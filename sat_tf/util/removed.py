@@ -19,6 +19,8 @@ REMOVED: dict[str, str] = {
     "sat-tf explain": 'type `sat-tf caption PHOTO --sentence "a dog runs"`',
     "sat-tf litert": "type `sat-tf caption PHOTO --run-dir FOLDER`, also of a folder of graphs",
     "training.publish --check": "score OUT and the run by `training.evaluate`",
+    "--decoder.attention-previous-word": "attention reads h[t-1] alone, as in the paper",
+    "--decoder.output-*": "the deep output reads state, context and word through a tanh",
     "--data.segmenter": "split the captions yourself and take `--data.tokens words`",
     "--data.tokens subwords": "take words, or characters in languages without spaces",
     "--data.capitals": "captions are in small letters",

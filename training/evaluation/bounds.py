@@ -149,8 +149,7 @@ def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> 
     attended, first = decoder.begin(annotations)
 
     def step(words_t: tf.Tensor, state: State) -> tuple[NWGMGaps, State]:
-        embeddings = decoder.embedding(words_t)
-        attention = decoder.attend(attended, state, "expectation", embeddings=embeddings)
+        attention = decoder.attend(attended, state, "expectation")
         logits, after = _read(decoder, words_t, attention.context, state)
         by_location = _logits_by_location(decoder, attended, words_t, state, attention)
         log_alpha = tf.nn.log_softmax(attention.alignment_scores)[..., tf.newaxis]

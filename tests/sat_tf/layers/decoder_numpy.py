@@ -8,14 +8,6 @@ from sat_tf.layers.decoder import RNNDecoder
 B, G, T, L, D, N, M, A, K = 2, 3, 4, 5, 6, 7, 3, 4, 8
 SEED = tf.constant([3, 4])
 SIZES = {"embedding_dim": M, "attention_dim": A, "hidden_dim": N}
-SWITCHES = (
-    "gate",
-    "output_previous_word",
-    "output_context",
-    "output_tanh",
-    "attention_previous_word",
-)
-
 KINDS = {
     "soft": {"attends": True, "selection": "expectation"},
     "hard argmax": {"attends": True, "selection": "argmax"},
@@ -72,12 +64,8 @@ def initial(layer, mean):
 
 
 def equation_7(layer, hidden, context, embeddings):
-    outputs = dense(layer.hidden_projection, hidden)
-    if layer.context:
-        outputs = outputs + dense(layer.context_projection, context)
-    if layer.previous_word:
-        outputs = outputs + embeddings
-    return dense(layer.word_projection, np.tanh(outputs) if layer.tanh else outputs)
+    outputs = dense(layer.hidden_projection, hidden) + dense(layer.context_projection, context)
+    return dense(layer.word_projection, np.tanh(outputs + embeddings))
 
 
 def by_hand(decoder, annotations, words, selection="expectation"):
@@ -93,10 +81,7 @@ def by_hand(decoder, annotations, words, selection="expectation"):
             beta = sigmoid(dense(decoder.gate, hidden))
         if decoder.attends:
             inside = dense(decoder.attention.key_projection, annotations)
-            query = hidden
-            if decoder.config.attention_previous_word:
-                query = np.concatenate([hidden, embeddings], axis=-1)
-            inside = inside + dense(decoder.attention.query_projection, query)[:, None]
+            inside = inside + dense(decoder.attention.query_projection, hidden)[:, None]
             alpha = softmax(np.tanh(inside) @ decoder.attention.score_vector.numpy())
             argmax = np.eye(L)[alpha.argmax(-1)]
             even = np.full_like(alpha, 1 / L)

@@ -15,7 +15,6 @@ from tests.sat_tf.layers.decoder_numpy import (
     SAMPLED,
     SEED,
     SIZES,
-    SWITCHES,
     UNIFORM,
     B,
     D,
@@ -33,12 +32,8 @@ from tests.sat_tf.layers.decoder_numpy import (
     softmax,
 )
 
-NONE, ALL = (tuple([on] * len(SWITCHES)) for on in (False, True))
-ALONE = [tuple(switch == one for one in SWITCHES) for switch in SWITCHES]
-SETTINGS = (NONE, ALL, *ALONE)
-SHAPES = ({"initial_layers": 1}, {"initial_layers": 2}, {"bottleneck_dim": 9})
+SHAPES = ({"initial_layers": 1}, {"initial_layers": 2}, {"bottleneck_dim": 9}, {"gate": False})
 TAUGHT = list(itertools.product([*KINDS, "uniform"], SHAPES))
-TAUGHT += [("soft", dict(zip(SWITCHES, switches, strict=True))) for switches in SETTINGS]
 
 
 @pytest.mark.parametrize(("kind", "options"), TAUGHT)
@@ -56,9 +51,9 @@ def test_teacher_forcing_equals_a_loop_in_numpy(kind, options):
 
 def test_a_configuration_or_its_fields_by_name_make_the_same_decoder():
     config = DecoderConfig(**SIZES, gate=False, output_dropout=0.5)
-    decoder = RNNDecoder(K, config, output_tanh=False)
-    assert decoder.config == dataclasses.replace(config, output_tanh=False)
-    by_name = RNNDecoder(K, **SIZES, gate=False, output_dropout=0.5, output_tanh=False)
+    decoder = RNNDecoder(K, config, hidden_dropout=0.5)
+    assert decoder.config == dataclasses.replace(config, hidden_dropout=0.5)
+    by_name = RNNDecoder(K, **SIZES, gate=False, output_dropout=0.5, hidden_dropout=0.5)
     again = RNNDecoder.from_config(decoder.get_config())
     assert by_name.config == again.config == decoder.config
 
@@ -152,24 +147,18 @@ def test_inputs_that_do_not_fit_are_an_error(wrap, annotations, words, options, 
         call(np.zeros(annotations, np.float32), np.zeros(words, np.int32))
 
 
-@pytest.mark.parametrize(
-    ("previous_word", "portable", "bottleneck"),
-    [(False, False, None), (True, False, None), (True, True, None), (False, False, 9)],
-)
+@pytest.mark.parametrize("bottleneck", [None, 9])
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_steps_equal_teacher_forcing_with_rows(kind, previous_word, portable, bottleneck):
+def test_free_steps_equal_teacher_forcing_with_rows(kind, bottleneck):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    options = {"attention_previous_word": previous_word, "bottleneck_dim": bottleneck}
-    decoder = make_decoder(attends, initial_layers=2, **options)
+    decoder = make_decoder(attends, initial_layers=2, bottleneck_dim=bottleneck)
     annotations, _ = make_batch()
     words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
     output = decoder(np.repeat(annotations, G, axis=0), words, selection=selection)
     attended, state = decoder.begin(annotations)
     state = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
     for time in range(T):
-        logits, state, attention = decoder.step(
-            attended, words[:, time], state, selection, portable=portable
-        )
+        logits, state, attention = decoder.step(attended, words[:, time], state, selection)
         np.testing.assert_allclose(logits, output.logits[:, time], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(
             attention.alignment_scores, output.alignment_scores[:, time], rtol=1e-4, atol=1e-5
@@ -177,21 +166,16 @@ def test_free_steps_equal_teacher_forcing_with_rows(kind, previous_word, portabl
         np.testing.assert_allclose(attention.beta, output.beta[:, time], rtol=1e-4)
 
 
-CASES = [("soft", switches) for switches in SETTINGS]
-CASES += itertools.product(["hard argmax", "hard sample", "none"], [NONE, ALL])
-
-
-@pytest.mark.parametrize(("kind", "switches"), CASES)
-def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("kind", [*KINDS, "hard sample"])
+def test_steps_from_projected_annotations_equal_plain_ones(kind, gate):
     attends, selection = (KINDS | {"hard sample": SAMPLED})[kind].values()
-    options = dict(zip(SWITCHES, switches, strict=True))
-    decoder = make_decoder(attends, **options)
+    decoder = make_decoder(attends, gate=gate)
     annotations, _ = make_batch()
     words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
     attended, state = decoder.begin(annotations)
     projected = decoder.project(attended)
-    width = 4 * N + (M if options["output_context"] else 0)
-    assert projected.annotations.shape == (B, L if attends else 1, width)
+    assert projected.annotations.shape == (B, L if attends else 1, 4 * N + M)
     state = other = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
     for time in range(T):
         now = words[:, time]
@@ -202,7 +186,7 @@ def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"attention_previous_word": True}, {"bottleneck_dim": 9}])
+@pytest.mark.parametrize("options", [{}, {"bottleneck_dim": 9}])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, options):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
@@ -234,14 +218,12 @@ def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, options):
 ROWS = 3 * np.arange(B)
 
 
-@pytest.mark.parametrize("previous_word", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_share_all_but_where_they_look(kind, previous_word):
+def test_samples_share_all_but_where_they_look(kind):
     """Without a draw they are the same rows, dropout masks included; so are their gradients."""
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
     names = ("annotation", "initial", "embedding", "hidden", "output")
     noise = {f"{name}_dropout": 0.5 for name in names}
-    noise["attention_previous_word"] = previous_word
     decoder = make_decoder(attends, initial_layers=2, **noise)
     annotations, words = make_batch()
     target = random(B, T, K, seed=30)

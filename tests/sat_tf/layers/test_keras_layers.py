@@ -124,12 +124,12 @@ LAYERS = {
     ),
     "deep output": (
         sat_tf.DeepOutput,
-        {"vocabulary_size": K, "embedding_dim": M, "tanh": False, "hidden_dropout": 0.1},
+        {"vocabulary_size": K, "embedding_dim": M, "hidden_dropout": 0.1},
         {"hidden": HIDDEN, "context": random(B, D), "embeddings": random(B, M)},
     ),
     "decoder": (
         sat_tf.RNNDecoder,
-        {"vocabulary_size": K, **SIZES, "initial_layers": 2, "output_tanh": False, **RATES},
+        {"vocabulary_size": K, **SIZES, "initial_layers": 2, **RATES},
         {"annotations": ANNOTATIONS, "words": WORDS},
     ),
     "decoder without attention": (

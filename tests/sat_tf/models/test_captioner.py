@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf import captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import LearnedBaseline, MovingAverageBaseline
 from sat_tf.text.vocabulary import END, PAD, START, UNK
@@ -168,26 +167,3 @@ def test_the_search_reports_what_teacher_forcing_sees(kind, inference):
         assert length == 5 or words[length] == END
         total = every_log_prob[3 * row + k, np.arange(count), words[:count]].sum()
         np.testing.assert_allclose(found.log_probs[row, k], total, rtol=1e-4)
-
-
-def spy_on_projection(monkeypatch, model):
-    """Returns a list that grows by one at each call of `project`."""
-    calls, project = [], model.decoder.project
-    monkeypatch.setattr(model.decoder, "project", lambda p: calls.append(p) or project(p))
-    return calls
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_projecting_the_locations_changes_no_answer(kind, monkeypatch):
-    model = randomise(make_model(kind))
-    annotations = make_batch(5)["annotations"]
-    shown = spy_on_projection(monkeypatch, model)
-    found = model.search(annotations)
-    assert len(shown) == 1
-    monkeypatch.setattr(captioner, "CAPTION_WORDS", 0)
-    plain = model.search(annotations)
-    assert len(shown) == 1
-    np.testing.assert_array_equal(found.token_ids, plain.token_ids)
-    alpha, beta = found.auxiliary
-    for one, two in zip((found.scores, alpha, beta), (plain.scores, *plain.auxiliary), strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)

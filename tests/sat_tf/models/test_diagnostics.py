@@ -30,7 +30,7 @@ def divergence(p, q):
     return (p * (np.log(p) - np.log(q))).sum(-1)
 
 
-@pytest.mark.parametrize("switches", [{}, {"gate": False}, {"attention_previous_word": True}])
+@pytest.mark.parametrize("switches", [{}, {"gate": False}])
 def test_the_gaps_are_those_of_the_decoder_looking_at_each_location(monkeypatch, switches):
     decoder = make_decoder(**switches)
     annotations, words = make_batch()
