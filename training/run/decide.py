@@ -13,9 +13,9 @@ import dataclasses
 import difflib
 import functools
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 
@@ -25,13 +25,11 @@ from sat_tf.util.commands import check_removed, loading, parse_flags
 from sat_tf.util.errors import RunError, invalid_value
 from training.data.dataset import read_data_dir
 from training.data.readers import check_there
-from training.run.config import BaseOptimizerConfig, RunConfig, read_run_config
+from training.run.config import RunConfig, read_run_config
 from training.run.recipes import RECIPES
 
 T = TypeVar("T")
 
-DEFAULT_RECIPE = "scenes_soft"
-HELP = frozenset({"-h", "--help", "--help-all"})
 _GROUPS = {
     "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
     "Your own photographs, in --data-dir; folder_from_flickr8k fine-tunes": ("folder",),
@@ -64,26 +62,7 @@ def peek_flag(flag: str, argv: Sequence[str], default: str | None = None) -> str
     return first.parse_known_args(argv)[0].value
 
 
-def find_recipe(recipes: Mapping[str, T], name: str) -> T:
-    """Returns the configuration of this name.
-
-    Raises:
-        ValueError: There is no such recipe; the message names the closest one, or all of them.
-    """
-    if name not in recipes:
-        close = difflib.get_close_matches(name, recipes, n=1)
-        expected = f"a recipe such as {close[0]}" if close else f"one of {', '.join(recipes)}"
-        raise invalid_value("--recipe", expected, repr(name))
-    return recipes[name]
-
-
-def parse_settings(
-    kind: type[T],
-    argv: Sequence[str],
-    command: str,
-    purpose: str,
-    recipes: Mapping[str, Any] = RECIPES,
-) -> T:
+def parse_settings(kind: type[T], argv: Sequence[str], command: str, purpose: str) -> T:
     """Reads a command line: first the recipe, then the keys that change it.
 
     `--help` names the keys that are used most, `--help-all` describes all of them.
@@ -93,7 +72,6 @@ def parse_settings(
         argv: The command line.
         command: The module, such as "training.train", for `--help`.
         purpose: A sentence for `--help`.
-        recipes: The recipes to choose from.
 
     Raises:
         ValueError: There is no such recipe, a value is out of its range, or a flag contradicts the
@@ -101,18 +79,22 @@ def parse_settings(
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
     check_removed(argv, command)
-    description = f"{purpose} Recipes (--recipe):\n{recipe_list(recipes)}"
-    config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
+    name = peek_flag("--recipe", argv, "scenes_soft")
+    if name not in RECIPES:
+        close = difflib.get_close_matches(name, RECIPES, n=1)
+        expected = f"a recipe such as {close[0]}" if close else f"one of {', '.join(RECIPES)}"
+        raise invalid_value("--recipe", expected, repr(name))
+    description = f"{purpose} Recipes (--recipe):\n{_recipe_list()}"
     if "--help-all" in argv:
         argv = ["--help"]
-    elif HELP & {*argv}:
-        hidden = [("config", Annotated[type(config), tyro.conf.Suppress])]
+    elif {"-h", "--help"} & {*argv}:
+        hidden = [("config", Annotated[RunConfig, tyro.conf.Suppress])]
         kind = dataclasses.make_dataclass(kind.__name__, hidden, bases=(kind,), frozen=True)
         keys = textwrap.fill(_USED_MOST, 78, initial_indent="  ", subsequent_indent="  ")
         description += "\n\nEvery setting of a recipe is a flag, too; --help-all lists them. "
         description += f"Used most:\n{keys}"
-    found = parse_flags(kind, argv, command, default=kind(config), description=description)
-    if not isinstance(found.config, RunConfig) or found.config.init_from is None:
+    found = parse_flags(kind, argv, command, default=kind(RECIPES[name]), description=description)
+    if found.config.init_from is None:
         return found
     run_dir = None
     if hasattr(found, "run_dir"):
@@ -120,12 +102,11 @@ def parse_settings(
     return dataclasses.replace(found, config=_shaped_like_origin(found.config, argv, run_dir))
 
 
-def recipe_list(recipes: Iterable[str]) -> str:
-    """Returns the names, each under its purpose."""
+def _recipe_list() -> str:
     wrap = functools.partial(textwrap.fill, width=78, initial_indent="    ")
     lines = []
     for title, firsts in _GROUPS.items():
-        names = [name for name in recipes if name.partition("_")[0] in firsts]
+        names = [name for name in RECIPES if name.partition("_")[0] in firsts]
         lines += [f"  {title}:", wrap(", ".join(names), subsequent_indent="    ")]
     return "\n".join(lines)
 
@@ -200,7 +181,10 @@ def check(config: RunConfig, strategy: str) -> None:
     Raises:
         ValueError: The message names the key.
     """
-    check_optimizer(config.optimizer, RECIPES[config.recipe].optimizer)
+    decay, usual = config.optimizer.weight_decay, RECIPES[config.recipe].optimizer.weight_decay
+    if decay not in (0.0, usual) and config.optimizer.name != "adamw":
+        expected = f"none with `--optimizer.name {config.optimizer.name}`, as only adamw has it"
+        raise invalid_value("--optimizer.weight_decay", expected, decay, "key")
     _check_encoder(config)
     _check_teachers(config)
     if strategy == "multi_worker" and config.fit.precision == "auto":
@@ -209,17 +193,6 @@ def check(config: RunConfig, strategy: str) -> None:
     if strategy == "multi_worker" and config.fit.jit_compile:
         expected = "False with `--strategy multi_worker`"
         raise invalid_value("--fit.jit_compile", expected, True, "key")
-
-
-def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
-    """Checks that weight decay, unless it is the recipe's, goes with an optimizer that has it.
-
-    Raises:
-        ValueError: The optimizer has no weight decay.
-    """
-    if config.weight_decay not in (0.0, base.weight_decay) and config.name != "adamw":
-        expected = f"none with `--optimizer.name {config.name}`, as only adamw supports it"
-        raise invalid_value("--optimizer.weight_decay", expected, config.weight_decay, "key")
 
 
 def _check_encoder(config: RunConfig) -> None:
@@ -265,7 +238,7 @@ def check_data_dir(config: RunConfig, data_dir: Path | None) -> None:
     Raises:
         ValueError: The data set is drawn and reads no files, or a folder or file does not exist.
     """
-    if data_dir is not None and getattr(config.data, "name", None) == "scenes":
+    if data_dir is not None and config.data.name == "scenes":
         folder = f"folder_{config.attention.kind}"
         close = folder if folder in RECIPES else "folder_soft"
         raise ValueError(
@@ -276,8 +249,7 @@ def check_data_dir(config: RunConfig, data_dir: Path | None) -> None:
         raise ValueError(f"`--data-dir {data_dir}` is a file; give its folder.")
     if data_dir is not None and not data_dir.is_dir():
         raise ValueError(f"There is no folder `--data-dir {data_dir}`; check the path.")
-    if isinstance(config, RunConfig):
-        check_there(config.data, data_dir)
+    check_there(config.data, data_dir)
 
 
 def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:
@@ -288,13 +260,6 @@ def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:
     """
     if data_dir is not None and out.resolve() == Path(data_dir).resolve():
         expected = "a folder other than the data's, where results could replace its captions"
-        raise invalid_value(flag, expected, str(out))
-
-
-def check_own_images(flag: str, out: Path, images: str, written_with: str) -> None:
-    """Checks that images which results will replace are those of earlier results."""
-    if any((out / images).glob("*.png")) and not (out / written_with).is_file():
-        expected = f"a folder whose `{images}` is not in use, as images of the results go there"
         raise invalid_value(flag, expected, str(out))
 
 
