@@ -162,9 +162,9 @@ class KerasCaptioner(TrainedCaptioner):
     def read_tokens(self, pixels: np.ndarray, tokens: Sequence[int]) -> WordByWord:
         """Reads a sentence by the steps of its search, and what each map was worth."""
         model, annotations = self.model, self.annotate(pixels[np.newaxis])
-        beam, attends = self.config.search.beam, model.decoder.attends
-        step, state, parts = model.search_step(annotations, model.selection, beam=beam)
-        uniform, *_ = model.search_step(annotations, "uniform", beam=beam)
+        attends = model.decoder.attends
+        step, state, parts = model.search_step(annotations, model.selection)
+        uniform, *_ = model.search_step(annotations, "uniform")
         found = []
         for word, token in zip([START, *tokens[:-1]], tokens, strict=True):
             words, before = tf.constant([word]), state
