@@ -102,7 +102,7 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
     files *= len(parts) if files == ["imagenet"] else 1  # of each
     usable = (
         Path(file).is_file() or (file == "imagenet" and not part.startswith("keras_hub:"))
-        for part, file in zip(parts, files, strict=bool(files))
+        for part, file in zip(parts, files, strict=False)  # one file may hold all
     )
     if not files or not all(usable):
         expected = "weights files, or `imagenet` for networks of keras.applications"
