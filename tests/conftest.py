@@ -111,4 +111,4 @@ def meteor_cache(tmp_path_factory, monkeypatch):
     """METEOR with its tables, indexed once in a session's processes."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if PARALLEL else base) / "meteor"
-    monkeypatch.setattr("sat_tf.scores.meteor_words.default_cache_dir", lambda: folder)
+    monkeypatch.setenv("SAT_TF_CACHE", str(folder))
