@@ -160,11 +160,9 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         language, spoken = likely_language(splits["train"].captions), config.data
         if language and primary(spoken.language) == "en" != language:
             spoken = dataclasses.replace(spoken, language=language)
-        used, as_spoken = (
-            report["splits"]["train"]["used"],
-            dataclasses.replace(config, data=spoken),
-        )
-        report["next"] = next_command(used, as_spoken, data_dir, bool(missing))
+        spoken = dataclasses.replace(config, data=spoken)
+        used = report["splits"]["train"]["used"]
+        report["next"] = next_command(used, spoken, data_dir, bool(missing))
     report["skipped"] = {name: splits[name].unusable(skipped[name]) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     read = dict.fromkeys(note for split in splits.values() for note in split.notes)

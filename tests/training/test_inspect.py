@@ -216,7 +216,8 @@ def test_another_language_is_suggested_and_in_the_next_command(tmp_path, capsys)
     write_csv(tmp_path / "data", rows, "image,caption")
     status, said = inspect(capsys, tmp_path / "data")
     assert status == 0 and "The captions look like `--data.language de`" in said
-    assert "--data.language de" in said.partition("Next: ")[2]
+    following = said.partition("Next: ")[2]
+    assert "--data.language de" in following and "--optimizer.learning-rate 8e-4" in following
 
 
 def split_of(count: int, captions=("a dog",), broken=()) -> Split:

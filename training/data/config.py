@@ -31,7 +31,7 @@ class DataSet:
     or `*`; None if there is only one, or one per split."""
     columns: str | None = None
     """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
-    group=NAME, in part or all, by name or number; None finds them by name and content."""
+    group=NAME, in part or all, by name or number; None finds them by name."""
     held_out: str | None = None
     """Places in [0, 1) below which the hashes of names, or groups, of `folder` are in dev and in
     test; after them, in train, dev and test again in turn. None for those that hold out a tenth
@@ -51,7 +51,7 @@ class DataSet:
     def __post_init__(self) -> None:
         check_fields(self, "data")
         check_language(self.language, "--data.language", "key")
-        parse_columns(self.columns)
+        _check_columns(self.columns)
         parse_places(self.held_out)
         owners = dict.fromkeys(("captions", "columns", "held_out", "image_dir"), ("folder",))
         owners["splits"] = ("flickr8k", "flickr30k")
@@ -88,20 +88,12 @@ class DataConfig(DataSet):
     """Share of an image's height and width cropped at random; needs a trained encoder."""
 
 
-def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
-    """Parses `image=NAME,caption=NAME`; a role that is given twice has several columns.
-
-    Raises:
-        ValueError: It has another form.
-    """
-    found: dict[str, tuple[str, ...]] = {}
+def _check_columns(text: str | None) -> None:
     for part in (text or "").split(",") if text is not None else ():
-        role, equals, name = part.partition("=")
-        if role.strip() not in ROLES or not equals or not name.strip():
+        role, _, name = part.partition("=")
+        if role.strip() not in ROLES or not name.strip():
             expected = "ROLE=COLUMN,... with the roles image, caption, split and group"
             raise invalid_value("--data.columns", expected, repr(text), "key")
-        found[role.strip()] = (*found.get(role.strip(), ()), name.strip())
-    return found
 
 
 def parse_places(text: str | None) -> tuple[float, ...] | None:

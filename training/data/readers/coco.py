@@ -131,14 +131,8 @@ def is_karpathy(content: Any) -> bool:
     )
 
 
-def read_coco(path: Path, content: Mapping[str, Any], name_key: str = "file_name") -> CaptionFile:
-    """Reads COCO's captions; annotations that are marked as `REJECTED` are left out.
-
-    Args:
-        path: The file.
-        content: Its JSON.
-        name_key: Key of an image's name.
-    """
+def read_coco(path: Path, content: Mapping[str, Any]) -> CaptionFile:
+    """Reads COCO's captions; annotations that are marked as `REJECTED` are left out."""
     captions: dict[Any, list[tuple[tuple[str, ...], int]]] = {}
     for index, image in enumerate(content["images"]):
         number = _value(path, f"images[{index}]", image, "id")
@@ -163,7 +157,8 @@ def read_coco(path: Path, content: Mapping[str, Any], name_key: str = "file_name
     records = []
     for index, image in enumerate(content["images"]):
         place = f"images[{index}]"
-        name = name_in(_value(path, place, image, name_key, "image"), path, place)
+        key = "filename" if "filename" in image else "file_name"  # KTVIC has the former
+        name = name_in(_value(path, place, image, key), path, place)
         found = captions[image["id"]]
         texts = tuple(text for of, _ in found for text in of)
         split, group = split_in(image.get("split"), path, place), image.get("group")
@@ -200,13 +195,13 @@ def _of_karpathy(path: Path, images: Sequence[Any]) -> Iterator[Record]:
         yield Record(name, tuple(texts), place, split, None, blank, identifier)
 
 
-def _value(path: Path, place: str, holder: Any, key: str, role: str = "") -> Any:
+def _value(path: Path, place: str, holder: Any, key: str) -> Any:
     """Reads `holder[key]`; the error names the keys that are there."""
     if not isinstance(holder, dict):
         fail(path, place, f"expected an object with {key!r}, got {holder!r:.60}")
     if key not in holder:
-        texts = [name for name, value in holder.items() if isinstance(value, str)]
-        way = f"; add `--data.columns {role}={texts[0]}`" if role and texts else f"; see {RECIPES}"
         found = ", ".join(map(repr, holder))
-        raise OtherFormError(f"{path}, {place}: expected {key!r}, found {found:.120}{way}.")
+        raise OtherFormError(
+            f"{path}, {place}: expected {key!r}, found {found:.120}; see {RECIPES}."
+        )
     return holder[key]

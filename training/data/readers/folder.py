@@ -15,10 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import as_utf8
 from sat_tf.util.text_tables import counted
-from training.data.config import DataSet, parse_columns, parse_places
+from training.data.config import DataSet
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -167,13 +166,12 @@ def read_folder(data_dir: Path, data: DataSet) -> Folder:
     """Reads a folder: its caption files, the images that they name, and their splits.
 
     Raises:
-        ValueError: `data.captions` names no file of the folder.
         DataError: There is no caption file, or several that could be it; one cannot be read; a
             name is that of several images; or splits contradict each other.
     """
     data_dir = Path(data_dir)
     images = ImageFolder(data_dir / (data.image_dir or ""))
-    columns = parse_columns(data.columns)
+    columns = tables.columns_of(data.columns)
     if data.held_out is not None:
         columns = {**columns, "split": ()}  # not read
     read = functools.cache(lambda path: read_captions(path, columns, images))
@@ -206,7 +204,6 @@ def find_files(
     Returns each with the split that its name gives; and why others are not read.
 
     Raises:
-        ValueError: `named` is no file.
         DataError: There is none, or it is unclear which.
     """
     if named is not None:
@@ -243,19 +240,16 @@ def find_files(
 
 
 def named_files(data_dir: Path, named: str) -> list[Path]:
-    """The files that the user names, with commas between or `*` in them.
-
-    Raises:
-        ValueError: There is no such file.
-    """
+    """The files that the user names, with commas between or `*` in them."""
     if (data_dir / named).exists():
         return [data_dir / named]
     parts = [part.strip() for part in named.split(",")]
     found = [sorted(data_dir.glob(p)) if "*" in p else [data_dir / p] for p in parts if p]
     if not found or not all(of and all(map(Path.is_file, of)) for of in found):
         there = ", ".join(file.name for file in next(_levels(data_dir), [])) or "none"
-        expected = f"a file in {data_dir}, which has {there}"
-        raise invalid_value("--data.captions", expected, repr(named))
+        raise DataError(
+            f"`--data.captions {named}`: no such file in {data_dir}, which has {there}."
+        )
     return [file for of in found for file in of]
 
 
@@ -365,7 +359,7 @@ def read_captions(path: Path, columns: tables.Columns, images: ImageFolder) -> C
 def _read_json(path: Path, columns: tables.Columns, images: ImageFolder) -> CaptionFile:
     content = parse_json(read_text(path), path)
     if coco.is_coco(content):
-        return coco.read_coco(path, content, *columns.get("image", ())[:1])
+        return coco.read_coco(path, content)
     if coco.is_karpathy(content):
         return coco.read_karpathy(path, content)
     if isinstance(content, list):
@@ -501,7 +495,10 @@ def divide(
     if given:
         _check_groups(listed, images.values())
         return None, lists, notes
-    places = parse_places(held_out) or choose_places(_group_sizes(images.values()))
+    if held_out is None:
+        places = choose_places(_group_sizes(images.values()))
+    else:
+        places = tuple(map(float, held_out.split(",")))
     for image in images.values():
         image.split = hashed_split(image.group or image.name, places)
     if groups := {image.group for image in images.values()} - {None}:

@@ -44,13 +44,21 @@ ROLES = {
 """Role -> names of the columns that have it."""
 
 Columns = Mapping[str, tuple[str, ...]]
-"""Role -> the columns that the user gives for it, by name or number, see `parse_columns`."""
+"""Role -> the columns that the user gives for it, by name or number."""
 
 _DELIMITERS = ",;\t|"  # spreadsheets of many countries write a semicolon for the comma
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
 _SAMPLE = 200  # rows
 _SHOWN, _SHORT = 12, 6  # columns in an error; letters that are too few for a caption
+
+
+def columns_of(text: str | None) -> dict[str, tuple[str, ...]]:
+    """Reads `--data.columns image=NAME,caption=NAME`; a role given twice has several columns."""
+    found: dict[str, tuple[str, ...]] = {}
+    for role, _, name in (part.partition("=") for part in (text or "").split(",") if part):
+        found[role.strip()] = (*found.get(role.strip(), ()), name.strip())
+    return found
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ FORMS = {
         "captions.csv": f'image,captions\na.jpg,"[""{A}""]"\nb.jpg,"[""{B}"", null]"\n'
     },
     "COCO": {"captions_train2017.json": COCO},
+    "COCO with KTVIC's key": {
+        "c.json": COCO | {"images": [{"id": 7, "filename": "a.jpg"}, {"id": 8, "filename": "b"}]}
+    },
     "Karpathy": {"dataset_own.json": KARPATHY},
     "tokens": {"own.token": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"},
     "tokens in a text": {"captions.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"},
@@ -180,9 +183,8 @@ REFUSED = {
         r"annotations\[1\]: no image has the id 8",
     ),
     "COCO with another key": (
-        {"c.json": {"images": [{"id": 7, "filename": "a"}], "annotations": []}},
-        r"images\[0\]: expected 'file_name', found 'id', 'filename'; add `--data.columns "
-        "image=filename`",
+        {"c.json": {"images": [{"id": 7, "name": "a"}], "annotations": []}},
+        r"images\[0\]: expected 'file_name', found 'id', 'name'; see docs/data.md#convert",
     ),
     "COCO's boxes": (
         {"c.json": COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}},
@@ -354,7 +356,7 @@ def test_of_several_files_the_only_one_with_captions_is_read(tmp_path):
     assert everything(tmp_path, captions="more.csv")[0] == BOTH
     both = everything(tmp_path, captions="captions.csv,more.csv")[0]
     assert both == {name: texts * 2 for name, texts in BOTH.items()}
-    with pytest.raises(ValueError, match="`--data.captions`.*captions.csv.*got 'x.csv'"):
+    with pytest.raises(DataError, match="`--data.captions x.csv`: no such file .*captions.csv"):
         load("train", tmp_path, captions="x.csv")
 
 
