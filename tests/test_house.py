@@ -16,8 +16,8 @@ MOST_LINES = 600
 MOST_BODY_LINES = 60
 OWN = (*PACKAGES, "tests")
 COMMANDS = {  # and what decides or reads the configuration for them
-    *(f"training/{name}.py" for name in ("train", "distill", "publish")),
-    *(f"training/{n}.py" for n in ("config", "recipes", "cli", "init_from", "resolve", "features")),
+    *(f"training/{name}.py" for name in ("train", "distill", "publish", "inspect")),
+    *(f"training/run/{n}.py" for n in ("build", "config", "decide", "next_steps", "recipes")),
 }
 
 _QUESTION = re.compile(r"(What|How|Whose|Where|Whether)\b")
