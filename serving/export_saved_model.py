@@ -11,6 +11,7 @@ import tyro
 
 from sat_tf.config import SearchFlags
 from sat_tf.inference import published
+from sat_tf.inference.load import load_captioner
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.fields import check_fields
 from serving.versions import CARD_FILE, write_version
@@ -43,13 +44,11 @@ def run(arguments: Arguments) -> None:
     """Loads the run, exports it, prints what is inside."""
     check_fields(arguments.search)
     run_dir = arguments.run_dir
-    published.locate(run_dir)  # a wrong name is answered before TensorFlow is loaded
     print(f"Loading {run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
-        from sat_tf.inference.load import load_captioner
+        captioner = load_captioner(run_dir)
         from serving.model_card import facts
 
-    captioner = load_captioner(run_dir)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = arguments.search.over(captioner.config.search)

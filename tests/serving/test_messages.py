@@ -79,9 +79,10 @@ def test_tensors_are_read_however_they_were_written(values, as_content):
     assert found.shape == values.shape and found.tolist() == expected.tolist()
 
 
-def test_the_client_loads_no_tensorflow():
+def test_client_and_page_load_no_tensorflow():
     code = (
-        "import sys; from serving.client import CaptionClient; CaptionClient(); "
+        "import sys, serving.web.app, serving.web.__main__; "
+        "from serving.client import CaptionClient; CaptionClient(); "
         "from sat_tf.inference import figures; "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )

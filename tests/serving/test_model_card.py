@@ -81,7 +81,7 @@ def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, card
 def test_a_published_captioner_has_its_card_s_scores(exports, card_of, tmp_path, monkeypatch):
     captioner, folder = exports["none"].captioner, tmp_path / "published"
     folder.mkdir()
-    (folder / published.MANIFEST).write_text("{}")
+    monkeypatch.setattr(published, "is_published", lambda path: path == folder)
     (folder / published.CARD).write_text("# Mine\n\n## Scores\n\nCIDEr 60\n\n## Use\n\nfreely\n")
     monkeypatch.setattr(captioner, "path", folder)
     card = card_of(captioner)
