@@ -1,4 +1,5 @@
-# `make train` and `make test` are all that a newcomer needs; `make help` lists the rest.
+# `make demo` installs what captions and the page need, `make train` adds TensorFlow to the same
+# environment, `make test` the rest; `make help` lists all commands.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +12,7 @@ JOBS ?= 2
 
 BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.installed
-WEB_STAMP := $(VENV)/.installed-web
+WEB_STAMP := $(VENV)/.installed-light
 DOCS_STAMP := $(VENV)/.installed-docs
 DEV_STAMP := $(VENV)/.installed-dev
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
@@ -72,16 +73,15 @@ clean: ## Remove the virtual environment and the caches; runs stay.
 
 # Stamps are written last: an interrupted installation is resumed, a changed requirement installed.
 # The package is installed editable: `sat-tf` and `import sat_tf` work outside the checkout too.
-$(RUN_STAMP): requirements.txt setup.py
+$(WEB_STAMP): requirements.txt requirements-web.txt setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found. Choose another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c '$(CHECK_PYTHON)'
 	$(PYTHON) -m venv $(VENV) || { echo "Making $(VENV) failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	$(PIP_INSTALL) -r requirements.txt
-	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	$(PIP_INSTALL) --editable '.[web]'
 	@touch $@
 
-$(WEB_STAMP): requirements-web.txt $(RUN_STAMP)
-	$(PIP_INSTALL) -r requirements-web.txt
+$(RUN_STAMP): requirements.txt $(WEB_STAMP)
+	$(PIP_INSTALL) -r requirements.txt
 	@touch $@
 
 $(DOCS_STAMP): requirements-docs.txt $(RUN_STAMP)

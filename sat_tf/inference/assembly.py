@@ -18,6 +18,7 @@ import numpy as np
 from sat_tf.inference.packing import GROUP, Packed, archive
 
 _REST, _PARTS, _SIGNS = "rest", "parts", "signs"
+_AT, _BY = "fixed_at", "fixed_by"
 _SMALLEST = 1024  # numbers; smaller constants stay in the template
 _EQUAL = 0.999  # share of equal integers, at least; the others differ by one
 
@@ -31,6 +32,7 @@ class Part(NamedTuple):
         columns: The graph has a row for each output channel, not a column.
         single: The graph has one scale for the array, not one per output channel.
         signs: Place of the channels' signs, which a folded normalisation may flip; None without.
+        fixes: Integers that are corrected by one.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Part(NamedTuple):
     columns: bool
     single: bool
     signs: int | None
+    fixes: int
 
 
 def assemble(template: bytes, weights: Packed) -> bytes:
@@ -50,10 +53,13 @@ def assemble(template: bytes, weights: Packed) -> bytes:
     try:
         parts = [Part(*values) for values in json.loads(stored.entry(_PARTS).tobytes())]
         rest, signs, file, place = stored.entry(_REST), stored.entry(_SIGNS), io.BytesIO(), 0
+        at, by, fixed = stored.entry(_AT).view("<u4"), stored.entry(_BY), 0
         for part in parts:
             file.write(rest[place : place + part.before])
-            place += part.before
-            file.write(_levels(weights, part, signs))
+            levels, fixes = _levels(weights, part, signs), slice(fixed, fixed + part.fixes)
+            levels.reshape(-1)[at[fixes]] += by[fixes]
+            file.write(levels)
+            place, fixed = place + part.before, fixed + part.fixes
         file.write(rest[place:])
     except (KeyError, TypeError, IndexError) as error:
         raise ValueError(f"The template of a graph is damaged: {error!r}.") from error
@@ -77,21 +83,24 @@ def _levels(weights: Packed, part: Part, signs: np.ndarray) -> np.ndarray:
 def make_template(graph: bytes, weights: Packed) -> bytes:
     """Takes the stored weights out of a graph: what `assemble` puts together again.
 
-    Constants that are not among the weights stay. An integer in a thousand may differ by one from
-    the graph's, where two ways of rounding meet half an integer.
+    Constants that are not among the weights stay. Where two ways of rounding meet half an integer,
+    one of the graph is noted: a few by one move captions, as what follows is rounded, too.
 
     Args:
         graph: Content of the file, with weights in int8.
         weights: The captioner's weights as they are published.
     """
-    parts, rest, signs, end = [], [], [], 0
+    parts, rest, signs, at, by, end = [], [], [], [], [], 0
     for start, values, single in sorted(_constants(graph), key=lambda found: found[0]):
         found = _part_of(values, single, weights, sum(map(len, signs)))
         if found is None:
             continue
-        part, flips = found
+        part, flips, apart = found
+        fixed = np.flatnonzero(apart)
+        at.append(fixed.astype("<u4").view(np.uint8))
+        by.append(apart[fixed].astype(np.int8))
         rest.append(graph[end:start])
-        parts.append(part._replace(before=start - end))
+        parts.append(part._replace(before=start - end, fixes=len(fixed)))
         end = start + values.nbytes
         signs += [] if part.signs is None else [flips]
     rest.append(graph[end:])
@@ -100,6 +109,8 @@ def make_template(graph: bytes, weights: Packed) -> bytes:
             _PARTS: np.frombuffer(json.dumps(parts).encode(), np.uint8),
             _REST: np.frombuffer(b"".join(rest), np.uint8),
             _SIGNS: np.concatenate([*signs, np.zeros(0, np.int8)]).astype(np.int8),
+            _AT: np.concatenate([*at, np.zeros(0, np.uint8)]),
+            _BY: np.concatenate([*by, np.zeros(0, np.int8)]),
         }
     )
 
@@ -123,13 +134,17 @@ def _constants(graph: bytes) -> Iterator[tuple[int, np.ndarray, bool]]:
 
 def _part_of(
     values: np.ndarray, single: bool, weights: Packed, place: int
-) -> tuple[Part, np.ndarray] | None:
-    """Finds the array that a graph's constant is; returns it with the signs of its channels."""
+) -> tuple[Part, np.ndarray, np.ndarray] | None:
+    """Finds the array that a graph's constant is.
+
+    Returns:
+        The array, the signs of its channels, and what the constant's integers are more.
+    """
     for name, shape in weights.shapes.items():
         if np.prod(shape) != values.size or len(shape) < 2:
             continue
         for columns in (True, False):
-            part = Part(name, 0, columns, single, None)
+            part = Part(name, 0, columns, single, None, 0)
             made = _levels(weights, part, np.zeros(0, np.int8))
             channels = made.reshape(
                 len(made) if columns else -1, *([-1] if columns else [made.shape[1]])
@@ -139,8 +154,9 @@ def _part_of(
             products = (channels.astype(np.int32) * given).sum(axis=axis)
             flips = np.where(products < 0, -1, 1).astype(np.int8)
             channels = channels * (flips[:, None] if columns else flips)
-            apart = np.abs(channels.astype(np.int16) - given)
-            if apart.max() <= 1 and np.mean(apart == 0) >= _EQUAL:
+            apart = given - channels.astype(np.int16)
+            if np.abs(apart).max() <= 1 and np.mean(apart == 0) >= _EQUAL:
                 flipped = (flips < 0).any()
-                return part._replace(signs=place if flipped else None), flips
+                part = part._replace(signs=place if flipped else None)
+                return part, flips, apart.reshape(-1)
     return None
