@@ -96,8 +96,8 @@ def machine_paths(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, Path]:
-    """The files that git tracks or is about to, by their names."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    """The files that git tracks, by their names."""
+    command = ["git", "ls-files", "--cached", "-z"]
     try:
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError):
