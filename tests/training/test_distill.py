@@ -116,7 +116,7 @@ def test_runs_with_other_words_teach_nothing(soft_run, tmp_path, capsys):
         (["flickr8k_soft", "--out", "p.txt"], "--out"),
         (["flickr8k_soft", "--words", "0"], "--words"),
         (["flickr8k_soft", "--data-dir", "nowhere"], "nowhere"),
-        (["ram_28"], "digit"),
+        (["ram_28"], "ram_28"),
     ],
 )
 def test_a_wrong_argument_is_an_error_that_names_it(capsys, argv, named):
