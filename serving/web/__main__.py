@@ -29,7 +29,7 @@ class Arguments:
     """Open a page that captions photographs and shows where each word looked."""
 
     run_dir: tuple[Path, ...] = ()
-    """Runs, published captioners or LiteRT exports to show; by default the pretrained ones."""
+    """Runs or published captioners to show; by default the pretrained ones."""
     digits: tuple[Path, ...] = ()
     """Published digit models of the second view; by default the pretrained ones."""
     port: int = 7860

@@ -36,14 +36,17 @@ _DATA_URL = "data:image/jpeg;base64,"
 
 
 class Captioner:
-    """A captioner on the page, loaded by its first photograph; threads take turns.
+    """A captioner on the page, over its LiteRT graphs; threads take turns.
 
     Args:
-        run: Folder of a run, published captioner or LiteRT export.
+        run: Folder of a run or of a published captioner.
+
+    Raises:
+        RunError: The captioner has no graphs, or is damaged.
     """
 
     def __init__(self, run: Path) -> None:
-        self._run, self._loaded, self._turn = run, None, threading.Lock()
+        self._captioner, self._turn = sat_tf.load(run, "litert"), threading.Lock()
 
     def __call__(self, content: bytes, sentence: str | None = None) -> dict[str, Any]:
         """Captions an image file; or explains a `sentence`, its own caption if that is empty.
@@ -56,12 +59,11 @@ class Captioner:
         """
         image = decode(content)
         with self._turn:
-            self._loaded = captioner = self._loaded or sat_tf.load(self._run)
             if sentence is None:
-                found = captioner.beam(image)
+                found = self._captioner.beam(image)
             else:
-                found = [captioner.explain(image, sentence or None)]
-        config = captioner.config
+                found = [self._captioner.explain(image, sentence or None)]
+        config = self._captioner.config
         data = viewer_data(image, found, config.attention.kind, config.encoder.resize)
         # Browsers may not show HEIC, AVIF and TIFF.
         if content[4:8] == b"ftyp" or content[:4] in (b"II*\0", b"MM\0*"):
