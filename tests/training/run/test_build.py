@@ -30,7 +30,7 @@ def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
 
 
 def test_a_captioner_takes_the_weights_of_a_run(soft_run):
-    found = sat_tf.load(soft_run)
+    found = sat_tf.load(soft_run, engine="keras")
     model = model_like(soft_run)
     start_from(soft_run, model, found.vocabulary)
     for part in ("encoder", "decoder"):
@@ -91,7 +91,7 @@ def test_fine_tuning_moves_the_chosen_layers_and_is_what_is_loaded(
     assert encoder.count(0.0) == 6 and 0 < max(encoder) < 1e-5
     assert max(decoder) > 1e-3
     images = np.random.default_rng(0).integers(0, 256, [3, 64, 64, 3], np.uint8)
-    loaded = sat_tf.load(tmp_path / "run")
+    loaded = sat_tf.load(tmp_path / "run", engine="keras")
     trained = KerasCaptioner(models[0], loaded.vocabulary)
     both = (captioner.caption(list(images)) for captioner in (trained, loaded))
     for one, other in zip(*both, strict=True):
@@ -134,7 +134,7 @@ def test_bfloat16_trains_and_its_run_loads_in_float32(tmp_path, tiny, monkeypatc
     found = train(tmp_path / "run", *flags)
     image = np.full([64, 64, 3], 99, np.uint8)
     assert models[0].decoder.embedding.compute_dtype == "bfloat16"
-    loaded = sat_tf.load(tmp_path / "run")
+    loaded = sat_tf.load(tmp_path / "run", engine="keras")
     np.testing.assert_array_equal(embedding(found), embedding(loaded))
     assert embedding(loaded).dtype == np.float32
     assert loaded.caption(image).words
