@@ -161,7 +161,7 @@ class Record:
         base: Folder that names of files are relative to.
         files: Name of each caption file that was read -> its SHA-256.
         splits: The splits, if all images are files; others are read in their layout again.
-        digests: Split and name of an image -> SHA-256 of its content, None if it was unreadable.
+        digests: Split and name of another image -> SHA-256 of its content, None if unreadable.
     """
 
     path: Path
@@ -194,9 +194,10 @@ class Record:
             values = json.loads(line)
             image_id, split = values["image"], values["split"]
             if "left_out" not in values:
-                digests[split, image_id] = values.get("sha256")
                 if header["in_files"]:
                     examples[split].append(_example(values, base))
+                else:
+                    digests[split, image_id] = values.get("sha256")
                 continue
             skipped[split].append((image_id, values["left_out"]))
             if "id" in values:
@@ -229,11 +230,13 @@ class Record:
 
     def changed_images(self, split: Split) -> str:
         """Returns a sentence if images are others now, else an empty string."""
+        kept = self.splits[split.name].examples if split.name in self.splits else ()
+        before = {one.image_id: one.sha256 for one in kept}
+        before |= {image: sha for (name, image), sha in self.digests.items() if name == split.name}
         changed = [
             one.image_id
             for one in split.examples
-            if (before := self.digests.get((split.name, one.image_id))) is not None
-            and one.sha256 != before
+            if before.get(one.image_id) not in (None, one.sha256)
         ]
         if not changed:
             return ""
