@@ -12,8 +12,6 @@ All but dinov2 have position embeddings for one size of image, the one in the pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from types import ModuleType
 
 import keras
@@ -22,7 +20,7 @@ from keras import ops
 
 from sat_tf.config import HUB
 from sat_tf.layers.encoder_names import FINAL, PRESETS, PatchTransformer, check_layer, check_size
-from sat_tf.util.errors import installation, invalid_value
+from sat_tf.util.errors import installation
 
 # Mean and deviation of the pixels over 255 that a family was trained with.
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -163,60 +161,3 @@ def _keras_hub(name: str) -> ModuleType:
             f"KerasHub, which is not installed ({error}): {installation('encoders')}"
         ) from error
     return keras_hub
-
-
-# --- weights converted from other libraries ---
-
-
-def convert(source: str | Path, target: str | Path, name: str) -> None:
-    """Writes the `--encoder.weights` file of an `.npz` of DINOv2.
-
-    The file serves every image size: it keeps the position embeddings of the original grid, and
-    the backbone interpolates them (bicubic) as it loads.
-
-    Args:
-        source: The `.npz`, its arrays named as in Hugging Face's `Dinov2Model`; matrices of
-            attention and MLP are `[in, out]` where the name ends in `kernel`, `[out, in]` where it
-            ends in `weight`.
-        target: A path that ends in `.weights.h5`.
-        name: `keras_hub:PRESET`.
-
-    Raises:
-        ValueError: An array is missing or of another size.
-    """
-    backbone = build(name, DINOV2_PIXELS)
-    with np.load(source) as arrays:
-        for variable in backbone.weights:
-            if variable.name != "mask_token":  # of training alone
-                variable.assign(_from_hugging_face(variable, arrays))
-    backbone.save_weights(target)
-
-
-_HUGGING_FACE = {
-    "/": ".",
-    "interpolated_position": "position",  # equal at the original size
-    "encoder.layers_": "encoder.layer.",
-    "attention.attention.attention_output": "attention.output.dense",
-    "gamma": "weight",
-    "beta": "bias",
-}
-"""Parts of the paths of KerasHub's variables, and what they are called in `Dinov2Model`."""
-
-
-def _from_hugging_face(variable: keras.Variable, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns the values of a variable, from arrays named as in Hugging Face's `Dinov2Model`."""
-    name = variable.path
-    for ours, theirs in _HUGGING_FACE.items():
-        name = name.replace(ours, theirs)
-    of_pytorch = name.replace(".kernel", ".weight")
-    if name in arrays:
-        array = arrays[name]
-    elif of_pytorch in arrays:  # [out, in, ...]
-        array = arrays[of_pytorch]
-        array = np.transpose(array, (*range(2, array.ndim), 1, 0))
-    else:
-        raise invalid_value("arrays", f"an array {name}", f"none: {name} is missing")
-    size = int(np.prod(variable.shape))
-    if array.size != size:
-        raise invalid_value("arrays", f"{name} to have {size} numbers", array.shape)
-    return np.reshape(array, variable.shape).astype(np.float32)
