@@ -15,6 +15,7 @@ from training.run.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.md")]
+MOST_WORDS = 26_500  # to become 15,000
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")
 
 PATH = re.compile(r"`((?:sat_tf|training|serving|tests|benchmarks|experiments)/[\w./]+)`")
@@ -58,6 +59,37 @@ def test_links_of_the_pages_lead_to_files_and_headings():
             if not path.exists() or (anchor and anchor not in headings(path)):
                 broken.append((page.name, target, anchor))
     assert broken == []
+
+
+def cut_tables_and_gaps(text: str) -> list[str]:
+    """Returns where a table lacks its head, as a blank line cuts it, and where two lines are blank.
+
+    Blocks of code are left out.
+    """
+    lines = re.sub(r"^```.*?^```", "code", text, flags=re.MULTILINE | re.DOTALL).splitlines()
+    rules = re.compile(r"\|[\s:|-]+\|")
+    found = []
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], "end"], strict=False):
+        if line.startswith("|") and not before.startswith("|") and not rules.fullmatch(after):
+            found.append(f"table without a head: {line}")
+        if not line and not before and after:
+            found.append(f"gap before: {after}")
+    return found
+
+
+def test_tables_are_whole_and_no_page_has_a_gap():
+    found = {page.name: cut_tables_and_gaps("start\n" + page.read_text("utf-8")) for page in PAGES}
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+def test_a_cut_table_and_a_gap_are_found():
+    assert cut_tables_and_gaps("a\n\n| x |\n| --- |\n| 1 |\n\nb\n") == []
+    assert len(cut_tables_and_gaps("| x |\n| --- |\n| 1 |\n\n| 2 |\n\n\nb\n")) == 2
+
+
+def test_the_manual_stays_short():
+    manual = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert sum(len(page.read_text("utf-8").split()) for page in manual) <= MOST_WORDS
 
 
 def test_files_commands_and_settings_that_the_pages_name_exist():
