@@ -91,8 +91,8 @@ class Image:
         """Reason for which it cannot be used; empty if it can be."""
         if self.image is None:
             near = f"; there is {self.near}" if self.near else ""
-            return f"{NO_FILE}{near} (named in {self.place})"
-        return "" if self.captions else f"{NO_CAPTIONS} (named in {self.place})"
+            return f"{NO_FILE}{near}; named in {self.place}"
+        return "" if self.captions else f"{NO_CAPTIONS}; named in {self.place}"
 
 
 @dataclass(frozen=True)

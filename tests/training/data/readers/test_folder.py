@@ -63,8 +63,8 @@ def test_a_split_holds_its_images_in_order_and_says_why_others_are_skipped(folde
     assert split.examples[1].image == folder / "sub folder" / "b c.png"
     assert [example.image_id for example in load("dev", folder).examples] == ["dev.jpg"]
     assert load("train", folder).skipped == (
-        ("gone.jpg", "no image file (named in captions.csv, line 5)"),
-        ("bare.jpg", "no captions (named in captions.csv, line 6)"),
+        ("gone.jpg", "no image file; named in captions.csv, line 5"),
+        ("bare.jpg", "no captions; named in captions.csv, line 6"),
     )
     assert load("dev", folder).skipped == ()
     assert load("train", folder).blank_captions == 1
@@ -344,9 +344,11 @@ def test_a_row_with_no_split_or_another_one_is_an_error(folder, split, said):
 def test_an_empty_split_is_an_error_that_counts_the_others(folder):
     with pytest.raises(DataError, match="no image of the test split: of its 6 .* train 5, dev 1"):
         load("test", folder)
-    (folder / "dev.jpg").unlink()
-    with pytest.raises(DataError, match="No image of the dev split.*1 listed, 1 with no image fil"):
-        load("dev", folder)
+    for name in ("dev.jpg", *NAMES[:3]):
+        (folder / name).unlink()
+    said = "No image of the train split.*5 listed, 4 with no image file; 1 with no captions. The"
+    with pytest.raises(DataError, match=said):
+        load("train", folder)
 
 
 def test_keys_of_other_data_sets_are_errors():
