@@ -25,7 +25,7 @@ from sat_tf.util.fields import Positive, PositiveInt, check_argument, check_fiel
 from sat_tf.util.files import json_object, read_content, write_all
 
 MANIFEST, GRAPH, CARD = "digits.json", "graph.npz", "README.md"
-"""Files of a published model: its facts, its graph (`sat_tf.packing`), its card."""
+"""Files of a published model: its facts, its graph (`sat_tf.inference.packing`), its card."""
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""
