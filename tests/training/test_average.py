@@ -119,7 +119,7 @@ def test_an_average_is_not_resumed_but_can_be_averaged_again(
 ):
     before = weights_of(mean)
     assert train.main([*tiny, "--init-from", str(soft_run), "--run-dir", str(mean)]) == 2
-    assert "is an average of other runs, which cannot be resumed" in capsys.readouterr().err
+    assert "is an average of other runs: choose another folder" in capsys.readouterr().err
     np.testing.assert_equal(weights_of(mean), before)
     assert averaged(tmp_path / "again", soft_run, mean) == 0
 
