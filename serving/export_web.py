@@ -32,7 +32,7 @@ from digits import page as digits_page
 from digits import published_folder
 from sat_tf.config import SearchFlags
 from sat_tf.images import MAX_PIXELS
-from sat_tf.images.pillow import decode, read_pixels
+from sat_tf.images.pillow import decode
 from sat_tf.inference import published, viewer
 from sat_tf.inference.litert_captioner import LiteRTCaptioner
 from sat_tf.inference.packing import pack_graph
@@ -342,8 +342,7 @@ def _add_samples(
     for name, content in files.items():
         image, answers = decode(content), []
         for one, captioner in zip(shown, light, strict=True):
-            found = captioner.beam(read_pixels(image, one["image_size"], one["resize"]))
-            data = viewer_data(image, found, one["kind"], one["resize"])
+            data = viewer_data(image, captioner.beam(image), one["kind"], one["resize"])
             answers.append({"model": one["name"]} | data)
         text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"))
         _write(folder / name, content)
