@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.util.fields import from_dict, to_dict
+from sat_tf.util.fields import flat, from_dict, to_dict
+from sat_tf.util.removed import removed_flag
 from training.run.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.run.decide import check_init_from
 from training.run.recipes import RECIPES
@@ -78,3 +79,10 @@ def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, va
     said = str(error.value) + capsys.readouterr().err
     said = " ".join(said.replace("│", " ").split())
     assert f"`--{key}`: expected" in said and "for a frozen encoder" in said and value in said
+
+
+def test_no_setting_that_exists_counts_as_removed():
+    for config in RECIPES.values():
+        for key, value in flat(to_dict(config)).items():
+            argv = [f"--{key}", str(value)]
+            assert removed_flag(argv, "training.train") is None, argv
