@@ -21,7 +21,7 @@ from sat_tf.inference import published
 from sat_tf.inference.graph_folder import write_folder
 from sat_tf.inference.int8 import quantised
 from sat_tf.inference.keras_captioner import KerasCaptioner
-from sat_tf.inference.litert_graph import STATE
+from sat_tf.inference.litert_graph import STATE, without_native_log
 from sat_tf.layers.lstm import State
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import literal_path
@@ -167,7 +167,8 @@ def convert(saved_model: str, signature: str, precision: str = "float32") -> byt
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
-        return converter.convert()
+        with without_native_log():
+            return converter.convert()
     except Exception as error:  # the converter's own error, which has no public name
         found = re.findall(r"^(?:TF Select|Custom) ops: (.+)", str(error), re.MULTILINE)
         why = ", ".join(found) or str(error).strip().partition("\n")[0]

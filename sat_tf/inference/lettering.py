@@ -1,4 +1,4 @@
-"""Colours and text of figures: every letter in a font that has it, or a sentence instead."""
+"""Colours and text of figures: in Pillow's font, or in the first of the system's that has it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import os
 import re
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,33 +16,22 @@ from sat_tf.text.detokenize import primary
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 
-_RIGHT_TO_LEFT = re.compile(
-    "^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|"
-    "fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)"
-    "|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)",
-    re.IGNORECASE,
-)
-_CJK_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
-"""Languages that letters suggest, by the first word of their Unicode names; the first one found."""
-_CJK_FAMILIES = {
-    "zh-cn": ("SC", "CN", "YaHei", "SimSun", "WenQuanYi"),
-    "zh-tw": ("TC", "TW", "JhengHei", "MingLiU"),
-    "zh-hk": ("HK", "TC"),
-    "ja": ("JP", "Hiragino", "Yu Gothic", "MS Gothic"),
-    "ko": ("KR", "Malgun", "Gothic Neo", "Nanum"),
-}
-"""Parts of the names of font families that draw Chinese characters as a language writes them."""
 FOLDERS = (
     *("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts"),
     *("/Library/Fonts", "/System/Library/Fonts", "~/Library/Fonts"),
     *("$WINDIR/Fonts", "$LOCALAPPDATA/Microsoft/Windows/Fonts"),
 )
-_SHAPED = re.compile(
-    "[\u0590-\u109f\u1780-\u18af\u1a00-\u1c4f\ua840-\ua8ff\ua980-\uaaff\uabc0-\uabff\ufb1d-\ufdff\ufe70-\ufefc"
-    "\U00010800-\U00011fff\U0001e800-\U0001eeff]"
-)
-"""Letters of scripts from right to left, or whose letters are joined and moved by rules."""
 _SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
+_CJK = {"zh": "SC", "yue": "HK", "ja": "JP", "ko": "KR"}
+"""Part of the names of font families that draw Chinese characters as a language writes them."""
+_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
+"""Languages that letters suggest, by the first word of their Unicode names."""
+_RIGHT_TO_LEFT = re.compile(  # as viewer.js has it
+    "^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|"
+    "fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)"
+    "|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)",
+    re.IGNORECASE,
+)
 _PROBE = 32  # pixels, size at which glyphs are compared
 
 
@@ -65,7 +53,7 @@ OWN = Face("", "", "")
 
 @dataclass(frozen=True)
 class Lettering:
-    """The choice of fonts and the direction of a text."""
+    """The choice of a font and the direction of a text."""
 
     language: str = ""  # chooses among forms of Chinese characters
     right_to_left: bool = False
@@ -75,33 +63,38 @@ PLAIN = Lettering()
 
 
 def lettering_of(text: str, language: str = "") -> Lettering:
-    """Returns the lettering of a text in a language; letters may tell more than its code does."""
-    names, by_code = {_script(char) for char in text}, _RIGHT_TO_LEFT.search(language)
-    if primary(language) not in ("zh", "yue", "ja", "ko"):
-        suggested = [code for script, code in _CJK_SCRIPTS.items() if script in names]
-        language = suggested[0] if suggested else language
+    """Returns the lettering of a text in a language; most of its letters give the direction."""
+    of_language = _RIGHT_TO_LEFT.search(language)
+    if primary(language) not in _CJK:
+        suggested = (_SCRIPTS.get(_script(char)) for char in text)
+        language = next(filter(None, suggested), language)
     kinds = [unicodedata.bidirectional(char) for char in text]
+    # In a language from right to left, a name in Latin letters does not turn the line.
     right = kinds.count("R") + kinds.count("AL")
-    return Lettering(language, right > (0 if by_code else kinds.count("L")))
+    return Lettering(language, right > (0 if of_language else kinds.count("L")))
 
 
 def require_fonts(text: str, style: Lettering = PLAIN) -> None:
-    """Checks that all letters of a text can be drawn.
+    """Checks that a text can be drawn.
 
     Raises:
-        MissingFontError: They cannot; the message names the letters and a remedy.
+        MissingFontError: It cannot; the message names the letters and a remedy.
     """
-    lost = [part for face, piece in font_runs(text, style) if not face for part in clusters(piece)]
-    if lost:
+    face = face_of(text, style.language)
+    if face is None:
+        faces = ordered_faces(style.language)
+        lost = [part for part in clusters(text) if not any(_has(one, part) for one in faces)]
+        named = " ".join(dict.fromkeys(lost or clusters(text)))[:40]
         raise MissingFontError(
-            f"No font of this machine has {_listed(lost)} ({_script(lost[0][0]).title()}): install "
-            "one (on Debian from fonts-noto-core, fonts-noto-cjk or fonts-symbola)."
+            f"No font of this machine has the letters {named} together: install one (on Debian "
+            "from fonts-noto-core, fonts-noto-cjk or fonts-symbola)."
         )
-    joined = [part for part in clusters(text) if _SHAPED.match(part)]
+    joined = [part for part in clusters(text) if len(part) > 1 or _reversed(part)]
     if joined and not features.check("raqm"):
+        named = " ".join(dict.fromkeys(joined))[:40]
         raise MissingFontError(
-            f"Pillow cannot order and join {_listed(joined)} here, as it has no Raqm: install "
-            "FriBidi (on Debian the package libfribidi0)."
+            f"Pillow cannot order and join the letters {named} here, as it has no Raqm: "
+            "install FriBidi (on Debian the package libfribidi0)."
         )
 
 
@@ -111,23 +104,15 @@ def write_text(
     """Writes a text of `size` pixels from its upper left corner `(x, y)`; see `require_fonts`."""
     require_fonts(text, style)
     # Words of all fonts share the base line of Pillow's own.
-    x, line = position[0], round(position[1]) + _loaded(OWN, size).getmetrics()[0]
-    pieces = font_runs(text, style)
-    for face, piece in reversed(pieces) if style.right_to_left else pieces:
-        font, direction = _font(face, size, style)
-        draw.text((round(x), line), piece, INK, font, anchor="ls", direction=direction)
-        x += font.getlength(piece, direction=direction)
+    place = round(position[0]), round(position[1]) + _loaded(OWN, size).getmetrics()[0]
+    font, direction = _font(text, size, style)
+    draw.text(place, text, INK, font, anchor="ls", direction=direction)
 
 
 def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
     """Returns the width of a text of `size` pixels, pixels; see `require_fonts`."""
-    width = 0.0
-    for face, piece in font_runs(text, style):
-        if face is None:
-            require_fonts(text, style)
-        font, direction = _font(face, size, style)
-        width += font.getlength(piece, direction=direction)
-    return width
+    font, direction = _font(text, size, style)
+    return font.getlength(text, direction=direction)
 
 
 def wrap(text: str, size: int, width: int, style: Lettering = PLAIN) -> list[str]:
@@ -149,7 +134,7 @@ def wrap(text: str, size: int, width: int, style: Lettering = PLAIN) -> list[str
 
 
 def clusters(text: str) -> list[str]:
-    """Splits a text into letters with their marks, which neither a line nor a font divides."""
+    """Splits a text into letters with their marks, which no line divides."""
     found: list[str] = []
     for char in unicodedata.normalize("NFC", text):
         last = found[-1][-1] if found else " "
@@ -163,47 +148,23 @@ def clusters(text: str) -> list[str]:
     return found
 
 
-@functools.lru_cache(maxsize=4096)
-def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
-    """Splits a text where its font changes; letters that no font has come with None.
-
-    Of letters without a font, compatible forms (a for a full-width a) are taken if they have one.
-    """
-    text = unicodedata.normalize("NFC", text)
-    if _has(OWN, text):  # other fonts are not looked for
-        return ((OWN, text),)
-    known = ordered_faces(style.language)
-    whole = next((face for face in known if _has(face, text)), None)
-    if whole:
-        return ((whole, text),)
-    found: list[tuple[Face | None, str]] = []
-    for letter in clusters(text):
-        tried = (*(face for face, _ in found[-1:] if face), *known)
-        forms = letter, unicodedata.normalize("NFKC", letter)
-        having = ((face, form) for form in forms for face in tried if _has(face, form))
-        face, form = next(having, (None, letter))
-        if found and found[-1][0] == face:
-            form = found.pop()[1] + form
-        found.append((face, form))
-    return tuple(found)
+@functools.lru_cache(maxsize=1024)
+def face_of(text: str, language: str) -> Face | None:
+    """Returns the first font that has all letters of a text; None if there is none."""
+    return next((face for face in ordered_faces(language) if _has(face, text)), None)
 
 
 @functools.lru_cache(maxsize=16)
 def ordered_faces(language: str) -> tuple[Face, ...]:
     """Orders the fonts: Pillow's own, then the system's for the language."""
-    code, rest = primary(language), language.lower().split("-")[1:]
-    if code in ("zh", "yue"):
-        place = {"hk", "mo"} & {*rest} or code == "yue"
-        code = "zh-hk" if place else "zh-tw" if {"tw", "hant"} & {*rest} else "zh-cn"
+    code, *rest = language.lower().split("-")
+    form = "TC" if {"tw", "hant"} & {*rest} else "HK" if "hk" in rest else _CJK.get(code, "-")
 
     def order(face: Face) -> tuple:
-        return (
-            not any(part in face.family for part in _CJK_FAMILIES.get(code, ())),
-            face.family != "DejaVu Sans",
-            face.style not in ("Regular", "Book", "Roman", "Normal"),
-            "Sans" not in face.family or "Mono" in face.family,
-            face,
-        )
+        plain = face.style in ("Regular", "Book", "Roman", "Normal")
+        sans = "Sans" in face.family and "Mono" not in face.family
+        named = form in face.family.split()
+        return not named, face.family != "DejaVu Sans", not plain, not sans, face
 
     return (OWN, *sorted(system_faces(), key=order))
 
@@ -213,18 +174,15 @@ def system_faces() -> tuple[Face, ...]:
     """Lists the fonts in `FOLDERS`."""
     folders = [Path(os.path.expandvars(folder)).expanduser() for folder in FOLDERS]
     files = [path for folder in folders for path in folder.rglob("*")]
-    faces = [face for path in files if path.suffix.lower() in _SUFFIXES for face in _faces_of(path)]
-    return tuple(face for face in faces if "LastResort" not in face.family)  # boxes alone
-
-
-def _faces_of(path: Path) -> Iterator[Face]:
-    """Lists the fonts of a file; none if it cannot be read."""
-    for index in range(16):
-        try:
-            family, style = ImageFont.truetype(path, _PROBE, index).getname()
-        except OSError:
-            return
-        yield Face(family or "", style or "", str(path), index)
+    found = []
+    for path in files:
+        for index in range(16 if path.suffix.lower() in _SUFFIXES else 0):
+            try:
+                family, style = ImageFont.truetype(path, _PROBE, index).getname()
+            except OSError:  # no font, or no further one in the file
+                break
+            found.append(Face(family or "", style or "", str(path), index))
+    return tuple(face for face in found if "LastResort" not in face.family)  # boxes alone
 
 
 @functools.lru_cache(maxsize=128)
@@ -235,6 +193,16 @@ def _loaded(
         font = ImageFont.load_default(size)
         return font.font_variant(layout_engine=engine) if engine is not None else font
     return ImageFont.truetype(face.path, size, face.index, layout_engine=engine)
+
+
+def _font(text: str, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFont, str | None]:
+    """Loads the font of a text; returns it with the direction, None for that of the letters."""
+    face = face_of(text, style.language)
+    if face is None:
+        require_fonts(text, style)
+    if style.right_to_left and features.check("raqm"):
+        return _loaded(face, size, ImageFont.Layout.RAQM), "rtl"
+    return _loaded(face, size), None
 
 
 def _has(face: Face, text: str) -> bool:
@@ -255,18 +223,10 @@ def has_glyph(face: Face, char: str) -> bool:
     return (drawn.size, bytes(drawn)) != (box.size, bytes(box))
 
 
-def _font(face: Face, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFont, str | None]:
-    """Loads a font; returns it with the direction to write in, None for that of the letters."""
-    if style.right_to_left and features.check("raqm"):
-        return _loaded(face, size, ImageFont.Layout.RAQM), "rtl"
-    return _loaded(face, size), None
+def _reversed(text: str) -> bool:
+    return unicodedata.bidirectional(text[0]) in ("R", "AL")
 
 
 def _script(char: str) -> str:
     """Returns the first word of a letter's name, which is its script."""
     return unicodedata.name(char, "UNKNOWN").replace("-", " ").split()[0]
-
-
-def _listed(letters: list[str]) -> str:
-    some = list(dict.fromkeys(letters))
-    return "the letters " + " ".join(some[:10]) + (" ..." if len(some) > 10 else "")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import mmap
+import os
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,20 @@ STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""
 
 _MOST_BYTES = 2**32  # of all tensors of a graph
+
+
+@contextlib.contextmanager
+def without_native_log() -> Iterator[None]:
+    """Discards what native code writes to standard error: LiteRT's log has no switch."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Graph:
@@ -48,7 +65,8 @@ class Graph:
             tensors = self._interpreter.get_tensor_details()
             if 4 * sum(math.prod(map(int, t["shape"])) for t in tensors) > _MOST_BYTES:
                 raise ValueError(f"it takes more than {_MOST_BYTES:,} bytes of memory")
-            self._interpreter.allocate_tensors()
+            with without_native_log():  # it names its delegate
+                self._interpreter.allocate_tensors()
             if isinstance(graph, Path):
                 _give_back_pages(graph)
             signature = self._interpreter.get_signature_runner()

@@ -1,6 +1,5 @@
 """Text of figures in every script: a font that has it, or a sentence."""
 
-import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,7 @@ def use_fonts(monkeypatch):
 
     def use(*faces: lettering.Face) -> None:
         monkeypatch.setattr(lettering, "system_faces", lambda: faces)
-        for cached in (lettering.ordered_faces, lettering.font_runs):
+        for cached in (lettering.ordered_faces, lettering.face_of):
             cached.cache_clear()
 
     yield use
@@ -59,10 +58,8 @@ def test_captions_are_drawn_shaped_or_a_sentence_names_their_letters(language, t
         require_fonts(text, style)
     except MissingFontError:
         pytest.skip("needs fonts-noto-core, fonts-noto-cjk and Raqm")
-    runs = lettering.font_runs(text, style)
-    assert "".join(piece for _, piece in runs) == unicodedata.normalize("NFC", text)
-    for face, piece in runs:  # one font for a piece: its own glyphs of each letter
-        assert all(lettering.has_glyph(face, char) for char in piece)
+    face = lettering.face_of(text, style.language)
+    assert all(lettering.has_glyph(face, char) for char in text)
     assert min(drawn(text, style)) < 60
     assert style.right_to_left == (language in ("ar", "fa", "he"))
 
@@ -81,31 +78,13 @@ def test_without_fonts_a_sentence_names_letters_and_package(use_fonts, language,
 def test_without_raqm_letters_that_it_joins_are_a_sentence(monkeypatch):
     monkeypatch.setattr(features, "check", lambda _: False)
     monkeypatch.setattr(lettering, "has_glyph", lambda *_: True)
-    lettering.font_runs.cache_clear()
+    lettering.face_of.cache_clear()
     for language in ("ar", "fa", "he", "hi", "bn", "ta", "th", "km", "my"):
         with pytest.raises(MissingFontError, match="no Raqm: install FriBidi .*libfribidi0"):
             require_fonts(CAPTIONS[language], lettering_of(CAPTIONS[language], language))
     for language in ("zh", "ja", "ko", "ru", "vi", "am"):
         require_fonts(CAPTIONS[language])
-    lettering.font_runs.cache_clear()
-
-
-def test_compatible_forms_stand_in_and_marks_are_never_dropped(use_fonts):
-    use_fonts()
-    assert drawn("\uff41") == drawn("a")
-    with pytest.raises(MissingFontError):
-        drawn("s\u0323")
-
-
-def test_the_font_of_a_piece_changes_with_its_letters_and_spans_keep_marks(use_fonts, monkeypatch):
-    korean, hindi = (lettering.Face(name, "Regular", name) for name in ("Sans K", "Sans H"))
-    use_fonts(hindi, korean)
-    scripts = {korean: ("\uac00", "\ud7a3"), hindi: ("\u0900", "\u097f"), lettering.OWN: ("!", "~")}
-    has = lambda face, char: char == " " or scripts[face][0] <= char <= scripts[face][1]  # noqa: E731
-    monkeypatch.setattr(lettering, "has_glyph", has)
-    text = unicodedata.normalize("NFD", "\ud55c\uad6d") + " \u0938\u0940 NBA"
-    runs = lettering.font_runs(text, lettering.PLAIN)
-    assert runs == ((korean, "\ud55c\uad6d "), (hindi, "\u0938\u0940 "), (lettering.OWN, "NBA"))
+    lettering.face_of.cache_clear()
 
 
 @pytest.mark.parametrize(
