@@ -1,6 +1,6 @@
 #!/bin/sh
 # The tenth block of DINOv2 ViT-S/14 (14 x 14 x 384), channels standardised, a layer of 512 before the
-# decoder, no teacher; *_WORD: attention also reads the previous word. Three seeds. The layer does not
+# decoder, no teacher; *_WORD: attention also read the previous word, commit 8563600a. Three seeds. The layer does not
 # narrow 384 channels; the name is kept. With two trainings at a time on two cores, soft, none and hard
 # attention took 17, 8 and 5 minutes, after 24 minutes for the annotations (1.9 GB with dev). *_WORD
 # ran on one GPU, where a run without the flag was repeated and agreed.
@@ -23,11 +23,7 @@ for seed in 0 1 2; do
   train --recipe flickr8k_soft --run-dir SOFT_$seed --seed $seed --fit.epochs 4
   train --recipe flickr8k_none --run-dir NONE_$seed --seed $seed --fit.epochs 4
   hard --run-dir HARD_$seed --seed $seed --init-from SOFT_$seed
-  train --recipe flickr8k_soft --run-dir SOFT_WORD_$seed --seed $seed --fit.epochs 4 \
-      --decoder.attention-previous-word True
-  hard --run-dir HARD_WORD_$seed --seed $seed --init-from SOFT_WORD_$seed \
-      --decoder.attention-previous-word True
-  for run in SOFT HARD SOFT_WORD HARD_WORD; do
+  for run in SOFT HARD; do
     python -m training.evaluate --run-dir ${run}_$seed --data-dir "$DATA" --boxes "$BOXES"
   done
 done

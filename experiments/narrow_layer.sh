@@ -50,7 +50,7 @@ layered() {
 }
 taught() {
   layered --attention.supervision-weight 0.5 --attention.teacher locator0.npz \
-      --decoder.attention-previous-word True "$@"
+      "$@"
 }
 layered --recipe flickr8k_soft --run-dir SOFT_BOXED --fit.epochs 7 \
     --attention.supervision-weight 0.5 --attention.teacher "$TRAIN_BOXES"
