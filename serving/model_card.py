@@ -146,12 +146,12 @@ def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     """The tables of the run's reports, and a note if they were measured with another search."""
     folder = captioner.path and RunFolder(captioner.path)
     parts = []
-    for report, text in filter(None, map(_read_report, folder.reports() if folder else ())):
+    for report in filter(None, map(_read_report, folder.reports() if folder else ())):
         if outdated := outdated_note(report, captioner.weights_sha256):
             parts.append(outdated)
             continue
-        table = text.partition("## Scores")[2].partition("\n## ")[0].strip()
-        parts += [f"### {report['data']} {report['split']}, {report['images']} images", table]
+        parts += [f"### {report['data']} {report['split']}, {report['images']} images"]
+        parts += [_table_of_scores(report), *(f"- {note}" for note in report["notes"])]
         baked = {**to_dict(search), "attention": captioner.model.selection}
         parts += filter(None, [other_search(report["search"], baked)])
     if not parts and captioner.path and published.is_published(captioner.path):
@@ -160,15 +160,27 @@ def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     return parts or ["This run has no evaluation: `python -m training.evaluate --run-dir RUN`."]
 
 
-def _read_report(path: Path) -> tuple[dict[str, Any], str] | None:
-    """A report of captions by a model, as values and as text.
+def _table_of_scores(report: Mapping[str, Any]) -> str:
+    lines = ["| metric | score | 95 % interval |", "| --- | --- | --- |"]
+    for name, score in report["scores"].items():
+        interval = report["intervals"].get(name, {})
+        value, low, high = map(_decimals, (score, interval.get("low"), interval.get("high")))
+        lines.append(f"| {name} | {value or 'undefined'} | {f'[{low}, {high}]' if low else ''} |")
+    return "\n".join(lines)
+
+
+def _decimals(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _read_report(path: Path) -> dict[str, Any] | None:
+    """A report of captions by a model.
 
     None for one that is incomplete, and for one of captions from elsewhere, which has no search.
     """
     try:
         report = json.loads(path.read_text("utf-8"))
-        text = path.with_suffix(".md").read_text("utf-8")
     except (OSError, ValueError):
         return None
-    complete = isinstance(report, dict) and {"data", "split", "images", "search"} <= report.keys()
-    return (report, text) if complete else None
+    needed = {"data", "split", "images", "search", "scores", "intervals", "notes"}
+    return report if isinstance(report, dict) and needed <= report.keys() else None

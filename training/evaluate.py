@@ -32,7 +32,6 @@ from training.data.examples import SPLITS, DataError, canonical_split
 from training.data.readers import Source
 from training.evaluation.report import (
     CAPTIONS_FILE,
-    MARKDOWN_FILE,
     REPORT_FILE,
     package_versions,
     write_evaluation,
@@ -127,7 +126,7 @@ class Arguments:
                 f"`--captions {path}` needs a folder for the report, `--out`: {folder} is a run, "
                 "whose own evaluation would be overwritten."
             )
-        written = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
+        written = (CAPTIONS_FILE, REPORT_FILE)
         if self.out is not None and path.resolve() in [(self.out / n).resolve() for n in written]:
             expected = "a folder where the report does not replace the file of `--captions`"
             raise invalid_value("--out", expected, str(self.out))

@@ -35,12 +35,10 @@ def evaluated(exports, tmp_path, monkeypatch):
     folder = tmp_path / "run" / "evaluation" / "dev"
     folder.mkdir(parents=True)
     search = {**to_dict(captioner.config.search), "attention": "expectation"}
-    report = {"data": "scenes", "split": "dev", "images": 12, "search": search}
+    report = {"data": "scenes", "split": "dev", "images": 12, "search": search, "secret": 1}
+    report |= {"scores": {"bleu_4": 12.5, "cider": None}, "notes": ["A note"]}
+    report["intervals"] = {"bleu_4": {"difference": 12.5, "low": 11.25, "high": 13.0}}
     (folder / "report.json").write_text(json.dumps(report))
-    (folder / "report.md").write_text(
-        "# Evaluation\n\n## Scores\n\n| metric | score |\n| --- | --- |\n| bleu_4 | 12.50 |\n\n"
-        "- A note\n\n## Run\n\n| key | value |\n| secret | 1 |\n"
-    )
     monkeypatch.setattr(captioner, "path", tmp_path / "run")
     return captioner
 
@@ -72,7 +70,8 @@ def test_scores_of_earlier_weights_are_not_on_the_card(evaluated, card_of):
 
 def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, card_of):
     card = card_of(evaluated)
-    assert "### scenes dev, 12 images" in card and "| bleu_4 | 12.50 |" in card
+    assert "### scenes dev, 12 images" in card and "| bleu_4 | 12.50 | [11.25, 13.00] |" in card
+    assert "| cider | undefined |  |" in card
     assert "- A note" in card and "secret" not in card and "another search" not in card
     card = card_of(evaluated, SearchConfig(beam=1, max_length=6, length_power=0.7))
     assert "Measured with another search than the one inside: beam 3, not 1." in card

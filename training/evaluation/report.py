@@ -1,4 +1,4 @@
-"""Files of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
+"""Files of an evaluation: `report.json` and `captions.json`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sat_tf.util.fields import flat
-from sat_tf.util.files import write_atomically, write_json
-from sat_tf.util.text_tables import markdown_cell, markdown_table, text_table
+from sat_tf.util.files import write_json
+from sat_tf.util.text_tables import text_table
 from training.evaluation.results import GROUNDING_KEY
 
 if TYPE_CHECKING:
     from sat_tf.inference.captions import Caption
 
-REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
-CAPTIONS_FILE = "captions.json"
+REPORT_FILE, CAPTIONS_FILE = "report.json", "captions.json"
 
 SIGNATURE = "Scores with another signature are not comparable: {}"
 """Sentence on what other scores have to share."""
@@ -50,7 +48,7 @@ _EXAMPLES = 3
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
-    """Writes `report.json` and `report.md`, each atomically.
+    """Writes `report.json`.
 
     Args:
         directory: Created if missing.
@@ -60,9 +58,7 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    plain = _plain(report)
-    write_json(directory / REPORT_FILE, plain)
-    write_atomically(directory / MARKDOWN_FILE, _markdown(plain))
+    write_json(directory / REPORT_FILE, _plain(report))
 
 
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
@@ -84,7 +80,7 @@ def write_evaluation(
     lines.append("First captions:")
     lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
+    print(*lines, f"All {len(report['scores'])} scores: {out / REPORT_FILE}", sep="\n")
 
 
 def package_versions() -> dict[str, str]:
@@ -168,24 +164,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return str(value)
-
-
-def _markdown(report: Mapping[str, Any]) -> str:
-    """Formats scores and nested mappings as tables, all single values as one table in between."""
-    title = " ".join(str(report[key]) for key in ("recipe", "split") if key in report)
-    parts = [f"# Evaluation: {title}" if title else "# Evaluation"]
-    if isinstance(report.get("scores"), Mapping):
-        intervals = report.get("intervals") or {}
-        header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
-        parts += ["## Scores", markdown_table(header, score_rows(report["scores"], intervals))]
-        if report.get("signature"):
-            parts.append(SIGNATURE.format(f"`{report['signature']}`"))
-    if report.get("notes"):
-        parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
-    rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
-    sections = {"run": {k: v for k, v in rest.items() if not isinstance(v, Mapping)}}
-    sections |= {k: v for k, v in rest.items() if isinstance(v, Mapping)}
-    for name, section in sections.items():
-        table = markdown_table(("key", "value"), flat(section).items())
-        parts += [f"## {name.replace('_', ' ').capitalize()}", table] if section else []
-    return "\n\n".join(parts) + "\n"

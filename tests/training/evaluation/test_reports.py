@@ -9,19 +9,6 @@ import pytest
 
 from training.evaluation.report import format_scores, write_report
 
-REPORT = {
-    "versions": {"numpy": "2.0"},
-    "extra": 1,
-    "split": "dev",
-    "seed": np.int64(3),
-    "recipe": "scenes_soft",
-    "times": {"search": 1.5},
-    "notes": ["METEOR is left out: a | b"],
-    "scores": {"cider": np.float32(47.5), "bleu_4": 21.3, "bleu_1": 63.0, "brevity_ratio": 0.95}
-    | {"nll": 2.0, "nll_phrase": 1.0},
-    "intervals": {"bleu_4": (21.3, 20.1, 22.6)},
-}
-
 
 def test_json_is_valid_whatever_the_values(tmp_path):
     odd = {"scores": {"bleu_1": float("nan")}, "path": Path("a/b"), "array": np.arange(2), 5: (1,)}
@@ -30,16 +17,6 @@ def test_json_is_valid_whatever_the_values(tmp_path):
     report = json.loads(content, parse_constant=lambda name: pytest.fail(name))
     plain = {"scores": {"bleu_1": None}, "path": "a/b", "array": [0, 1], "5": [1], "seed": 3}
     assert report == plain
-
-
-def test_markdown_has_scores_with_intervals_and_one_cell_a_column(tmp_path):
-    write_report(tmp_path, REPORT)
-    text = (tmp_path / "report.md").read_text("utf-8")
-    assert "# Evaluation: scenes_soft dev" in text
-    assert "| bleu_4 | 21.30 | [20.10, 22.60] |" in text
-    assert "| brevity_ratio | 0.950 |  |" in text
-    assert "a \\| b" in text
-    assert "| search | 1.5 |" in text
 
 
 def test_console_table_has_two_decimals_and_intervals():

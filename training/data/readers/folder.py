@@ -44,7 +44,7 @@ from training.data.readers.splits import choose_places, hashed_split, listed_spl
 
 RESULTS = (
     ("config.json", "vocabulary.json"),
-    ("report.json", "report.md"),
+    ("report.json", "captions.json"),
     ("inspect.json", "index.html"),
 )
 """Files of runs, evaluations and inspections: their folders hold no captions to learn from."""
