@@ -172,7 +172,7 @@ def damaged(name: str):
         (other_weights, "graphs is of other weights than the run: `python -m serving.export_lit"),
         (other_words, "graphs is of other words than the run: "),
         (other_marker(format=1), "has the format 1, and this version of sat_tf reads 2: make the"),
-        (other_marker(grid=[1, 16]), "is damaged .its checksum differs.: copy or make the folder"),
+        (other_marker(grid=[1, 16]), "is damaged .its checksum differs.: copy or make the whole"),
         (damaged("step.tflite"), "step.tflite is damaged or was changed: expected the SHA-256"),
         (damaged("config.json"), "config.json is damaged or was changed"),
         (lambda run: (run.graphs / "start.tflite").unlink(), "is incomplete: it has no start.tfl"),
