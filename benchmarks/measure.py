@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from sat_tf.util.commands import exit_status
-from sat_tf.util.text_tables import text_table
+from sat_tf.util.commands import exit_status, text_table
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -17,7 +17,7 @@ MOST_BODY_LINES = 60
 OWN = (*PACKAGES, "tests")
 COMMANDS = {  # and what decides or reads the configuration for them
     *(f"training/{name}.py" for name in ("train", "distill", "publish", "inspect")),
-    *(f"training/run/{n}.py" for n in ("build", "config", "decide", "next_steps", "recipes")),
+    *(f"training/run/{n}.py" for n in ("build", "config", "decide", "recipes")),
 }
 
 _QUESTION = re.compile(r"(What|How|Whose|Where|Whether)\b")

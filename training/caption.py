@@ -36,11 +36,11 @@ from sat_tf.util.commands import (
     json_line,
     parse_flags,
     printable,
+    text_table,
 )
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields
 from sat_tf.util.files import write_atomically
-from sat_tf.util.text_tables import text_table
 
 if TYPE_CHECKING:
     from sat_tf.inference.captioning import TrainedCaptioner

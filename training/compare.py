@@ -22,10 +22,9 @@ from sat_tf.inference.published import locate, output_dir
 from sat_tf.inference.run_folder import SYSTEM_KEY, RunFolder
 from sat_tf.scores.tokens import ScoreTokens, check_tokens, default_tokens
 from sat_tf.text.detokenize import primary
-from sat_tf.util.commands import command_line, exit_status, parse_flags
+from sat_tf.util.commands import command_line, exit_status, parse_flags, text_table
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, check_fields, from_dict
-from sat_tf.util.text_tables import text_table
 from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split

@@ -22,10 +22,16 @@ from sat_tf.inference.confidence import FAMILIARITY, limit_files
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.scores.tokens import ScoreTokens, check_tokens
-from sat_tf.util.commands import check_folder, exit_status, loading, parse_flags, run_process
+from sat_tf.util.commands import (
+    check_folder,
+    counted,
+    exit_status,
+    loading,
+    parse_flags,
+    run_process,
+)
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
-from sat_tf.util.text_tables import counted
 from training.data.config import DataSet
 from training.data.dataset import read_data_dir
 from training.data.examples import SPLITS, DataError, canonical_split

@@ -6,47 +6,59 @@ images with their captions.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from sat_tf.config import weights_files
+from sat_tf.inference.run_folder import RunFolder, read_object
+from sat_tf.layers.encoder_names import WITHOUT_NETWORK, check_encoder
 from sat_tf.text.detokenize import primary
-from sat_tf.util.commands import check_folder, exit_status, loading, printable, run_process
-from sat_tf.util.text_tables import counted, text_table
-from training.run.decide import Settings, check_apart, check_data_dir, parse_settings, settled
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from training.data.examples import Split
-    from training.run.config import RunConfig
+from sat_tf.text.vocabulary import SPECIAL_TOKENS, UNK
+from sat_tf.util.commands import (
+    check_folder,
+    command_line,
+    counted,
+    exit_status,
+    loading,
+    printable,
+    progress_bar,
+    run_process,
+    text_table,
+)
+from sat_tf.util.fields import flat, to_dict
+from sat_tf.util.files import as_utf8, default_cache_dir, write_json
+from training.data.dataset import read_split, recorded_data
+from training.data.examples import NO_FILE, SPLITS, DataError, Split, line_of
+from training.data.readers import Source
+from training.data.readers.folder import unread_files
+from training.run.config import RunConfig
+from training.run.decide import (
+    Settings,
+    check_apart,
+    check_data_dir,
+    check_init_from,
+    parse_settings,
+    settled,
+)
+from training.run.recipes import NEW_WORDS, RECIPES
 
 REPORT_FILE, PAGE = "inspect.json", "index.html"
+LEARN_ON = "folder_from_flickr8k"
+"""Recipe that fine-tunes a pretrained captioner."""
+SOME, FEW = 1500, 60
+"""Training images that are few for new weights (experiments/TRIALS.md), and to fine-tune on."""
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
 _NAMED = 5  # skipped images per split, on the console
-_FEW = 50  # images of dev: with fewer, one image moves a score by whole points
+_FEW_DEV = 50  # images of dev: with fewer, one image moves a score by whole points
 _MANY = 0.05
 _LARGE_UNKNOWN = 0.1
 _BATCH = 8
-# Frequent words, and scripts, by which the language of captions is told.
-_WORDS = {
-    "en": "a the on is with of and in are",
-    "de": "ein eine der die das und auf mit im ist einem einer",
-    "fr": "un une le la les des et dans sur avec est du",
-    "es": "un una el la los las y en con de",
-    "it": "un una il la di con e che su in",
-    "pt": "um uma o a os de e em com no na",
-    "nl": "een de het en op met in van zijn",
-}
-_SCRIPTS = {"CJK": "zh", "HANGUL": "ko", "CYRILLIC": "ru", "THAI": "th", "ARABIC": "ar"}
-_SCRIPTS |= {"DEVANAGARI": "hi", "HEBREW": "he", "GREEK": "el"}
-_READ = 1000  # captions
 
 
 @dataclass(frozen=True)
@@ -79,8 +91,6 @@ def parse(argv: list[str]) -> Arguments:
 
 def run(arguments: Arguments) -> int:
     """Surveys the data, and prints and writes the results."""
-    from sat_tf.layers.encoder_names import check_encoder
-
     config, data_dir = arguments.config, arguments.data_dir
     out = arguments.out or Path("runs") / "inspection" / config.recipe
     check_apart("--out", out, data_dir)
@@ -88,7 +98,6 @@ def run(arguments: Arguments) -> int:
     check_encoder(config.encoder)
     check_folder("--out", out)
     with loading():  # TensorFlow takes seconds: wrong flags were reported first
-        from sat_tf.util.files import write_json
         from training.data.contact_sheet import write_contact_sheet
     found = survey(settled(config, None, data_dir), data_dir)
     report = found.report
@@ -107,13 +116,7 @@ def run(arguments: Arguments) -> int:
 
 @dataclass(eq=False)
 class Survey:
-    """Results of a survey.
-
-    Attributes:
-        report: The content of `inspect.json`.
-        splits: The splits that can be loaded.
-        errors: What would keep training from starting.
-    """
+    """The content of `inspect.json`, the splits that load, and what keeps one from training."""
 
     report: dict[str, Any]
     splits: dict[str, Split] = field(default_factory=dict)
@@ -125,7 +128,6 @@ class Survey:
             return function(*arguments)
         except ValueError as error:
             self.errors.append(str(error))
-        return None
 
 
 def survey(config: RunConfig, data_dir: Path | None) -> Survey:
@@ -134,35 +136,24 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     Defects do not end it: unusable images are skipped and counted, and what would keep training
     from starting is listed under `errors`.
     """
-    from sat_tf.util.fields import to_dict
-    from sat_tf.util.files import as_utf8
     from training.data.image_loader import check_readable
     from training.evaluation.scores import note_on_scores
-    from training.run.decide import check_init_from
-    from training.run.next_steps import next_command, on_few_images
 
     found = Survey({"recipe": config.recipe, "data": config.data.name})
     report, splits = found.report, found.splits
     report["unread"], untested = _load(found, config, data_dir)
-    skipped: dict[str, dict[int, str]] = {}
-    report["splits"] = {}
+    report["splits"], skipped = {}, {}
     for name, split in splits.items():
         report["splits"][name], skipped[name] = image_figures(split, config)
         if name in TRAINED_WITH:
             found.attempt(check_readable, split, skipped[name])
-    missing = None
-    if config.init_from is None:  # else the encoder's weights are those of that run
-        missing = missing_weights(config.encoder.weights)
+    # With first weights of a run, the encoder's are that run's.
+    missing = None if config.init_from else missing_weights(config.encoder.weights)
     found.attempt(check_init_from, config)
-    language = None
     if "train" in splits:
         _add_captions(found, config)
-        language, spoken = likely_language(splits["train"].captions), config.data
-        if language and primary(spoken.language) == "en" != language:
-            spoken = dataclasses.replace(spoken, language=language)
-        spoken = dataclasses.replace(config, data=spoken)
         used = report["splits"]["train"]["used"]
-        report["next"] = next_command(used, spoken, data_dir, bool(missing))
+        report["next"] = next_command(used, config, data_dir, bool(missing))
     report["skipped"] = {name: splits[name].unusable(skipped[name]) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     read = dict.fromkeys(note for split in splits.values() for note in split.notes)
@@ -170,42 +161,30 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["errors"] = list(dict.fromkeys(map(as_utf8, found.errors)))
     report["trainable"], report["weights"] = not found.errors, not missing
     warnings = [*untested, *warnings_of(report["splits"], config)]
-    if "train" in splits and (few := on_few_images(report["splits"]["train"]["used"], config)):
-        warnings.append(few)
-    if language not in (None, primary(config.data.language)):
-        warnings.append(f"The captions look like `--data.language {language}`: add it if they are.")
-    if "train" in splits and (note := note_on_scores(**config.data.splitting)):
-        warnings.append(note)
+    if "train" in splits:
+        warnings += [on_few_images(used, config), note_on_scores(**config.data.splitting)]
     if missing:
         warnings.append(f"`--recipe {config.recipe}` cannot start here: {missing}")
-    report["warnings"] = list(map(as_utf8, warnings))
+    report["warnings"] = list(map(as_utf8, filter(None, warnings)))
     report["configuration"] = to_dict(config)
     return found
 
 
 def _load(found: Survey, config: RunConfig, data_dir: Path | None) -> tuple[list[str], list[str]]:
     """Loads the splits; returns files that are not read, and sentences on splits without images."""
-    from training.data.examples import SPLITS
-    from training.data.readers import Source
-
     source, notes = found.attempt(Source, config.data, data_dir), []
     for name in SPLITS if source else ():
         try:
             found.splits[name] = source.split(name)
         except ValueError as error:
             (found.errors if name in TRAINED_WITH else notes).append(str(error))
-    unread = []
-    if source and config.data.name == "folder":
-        from training.data.readers.folder import unread_files
-
-        unread = unread_files(data_dir, source.files)
+    of_folder = source and config.data.name == "folder"
+    unread = unread_files(data_dir, source.files) if of_folder else []
     return unread, [f"Nothing to test on: {note}" for note in notes if note not in found.errors]
 
 
 def image_figures(split: Split, config: RunConfig) -> tuple[dict[str, Any], dict[int, str]]:
     """Decodes every image of a split; returns counts, and index -> reason of unreadable ones."""
-    from sat_tf.util.commands import progress_bar
-    from training.data.examples import NO_FILE
     from training.data.image_loader import ImageLoader
 
     loader = ImageLoader(split.examples, config.encoder.image_size, config.encoder.resize)
@@ -229,7 +208,6 @@ def image_figures(split: Split, config: RunConfig) -> tuple[dict[str, Any], dict
 
 def _add_captions(found: Survey, config: RunConfig) -> None:
     """Adds the vocabulary and the figures of captions, and what would end training."""
-    from sat_tf.text.vocabulary import SPECIAL_TOKENS
     from training.data.captions import check_vocabulary, learn_vocabulary, split_captions
     from training.run.build import kept_words_of
 
@@ -248,10 +226,6 @@ def _add_captions(found: Survey, config: RunConfig) -> None:
 
 def caption_figures(words: Any, vocabulary: Any, max_length: int) -> dict[str, Any]:
     """Counts captions and measures them in words or characters, as training sees them."""
-    import numpy as np
-
-    from sat_tf.text.vocabulary import UNK
-
     split, ids = words.split, words.ids(vocabulary)
     counts = np.array([len(example.captions) for example in split.examples])
     spoken = ids.lengths[ids.lengths > 0]
@@ -271,39 +245,15 @@ def caption_figures(words: Any, vocabulary: Any, max_length: int) -> dict[str, A
 
 def _distribution(values: np.ndarray) -> dict[str, float]:
     """Minimum, median and maximum; zeros if there are no values."""
-    import numpy as np
-
-    values = values if values.size else np.zeros(1)
-    return {
-        "min": float(values.min()),
-        "median": float(np.median(values)),
-        "max": float(values.max()),
-    }
+    quantiles = np.quantile(values if values.size else np.zeros(1), (0, 0.5, 1))
+    return dict(zip(("min", "median", "max"), quantiles.tolist(), strict=True))
 
 
 def missing_weights(weights: str | None) -> str | None:
     """Returns sentences if a file of weights is not there: data can be checked without any."""
-    from sat_tf.config import weights_files
-    from sat_tf.layers.encoder_names import WITHOUT_NETWORK
-
     files = weights_files(weights)
     lost = [f for f in files if f.lower() not in ("imagenet", "none") and not Path(f).is_file()]
     return f"There is no file {' or '.join(lost)}. {WITHOUT_NETWORK}" if lost else None
-
-
-def likely_language(captions: Iterable[str]) -> str | None:
-    """Returns the language that captions look like, by their letters and most frequent words."""
-    texts = list(islice(captions, _READ))
-    letters = (letter for text in texts for letter in text if letter.isalpha())
-    scripts = Counter(unicodedata.name(letter, "?").partition(" ")[0] for letter in letters)
-    for script, _ in scripts.most_common(1):
-        if script != "LATIN":
-            return "ja" if scripts["HIRAGANA"] + scripts["KATAKANA"] else _SCRIPTS.get(script)
-    words = Counter(word for text in texts for word in text.lower().split())
-    scores = {code: sum(words[word] for word in of.split()) for code, of in _WORDS.items()}
-    first, second = sorted(scores, key=scores.get, reverse=True)[:2]
-    certain = scores[first] > 1.5 * scores[second] and 10 * scores[first] > words.total()
-    return first if certain else None
 
 
 def warnings_of(splits: dict[str, dict[str, Any]], config: RunConfig) -> Iterator[str]:
@@ -337,7 +287,7 @@ def warnings_of(splits: dict[str, dict[str, Any]], config: RunConfig) -> Iterato
             lower = "lower `--data.min-count`, or add captions"
             yield f"{split['unknown_share']:.0%} of the words of {name} are unknown: {lower}."
     dev = splits.get("dev")
-    if dev and dev["used"] < _FEW:
+    if dev and dev["used"] < _FEW_DEV:
         yield f"dev has {counted(dev['used'], 'image')}: too few to compare epochs by their scores."
 
 
@@ -380,8 +330,6 @@ def _cell(value: Any) -> str:
 
 def sentences_of(report: dict[str, Any]) -> list[str]:
     """Vocabulary, notes, warnings, errors and the next command."""
-    from training.data.examples import line_of
-
     found = []
     if words := report.get("vocabulary"):
         kept = f", and {words['kept']:,} kept of `--init-from`" if words["kept"] else ""
@@ -405,6 +353,62 @@ def lines_of(report: dict[str, Any], out: Path) -> Iterator[str]:
         if len(reasons) > _NAMED:
             yield f"Skipped in {name}: {len(reasons) - _NAMED} more, all in {out / REPORT_FILE}"
     yield from sentences_of(report)
+
+
+def on_few_images(images: int, config: RunConfig) -> str | None:
+    """Returns a sentence if images are too few to expect good captions."""
+    if config.data.name != "folder":
+        return None
+    more = "a few hundred images give plain sentences, a few thousand good ones"
+    if config.init_from is not None:
+        few = f"{images} training images are few even to fine-tune {config.init_from}: {more}."
+        return few if images < FEW else None
+    few = f"{images} training images are few for new weights: fine-tune a pretrained captioner"
+    return f"{few} (`--recipe {LEARN_ON}`); {more}." if images < SOME else None
+
+
+def next_command(
+    images: int, config: RunConfig, data_dir: Path | None, without_weights: bool = False
+) -> str:
+    """Returns the training that helps most, with the flags that were given.
+
+    It fine-tunes a pretrained captioner if images are few, or the encoder's weights are missing.
+    """
+    own = config.init_from is None and config.data.name == "folder"
+    recipe = LEARN_ON if own and (images < SOME or without_weights) else config.recipe
+    words = ["--recipe", recipe]
+    words += [] if data_dir is None else ["--data-dir", str(data_dir)]
+    given, usual = flat(to_dict(config)), flat(to_dict(RECIPES[config.recipe]))
+    given |= {"encoder.weights": "FILE"} if without_weights else {}
+    for key, value in given.items():
+        kept = recipe == config.recipe or key.startswith("data.")
+        if kept and value != usual[key]:
+            words += [f"--{key.replace('_', '-')}", str(value)]
+    english = config.data.unit == "words" and primary(config.data.language) == "en"
+    if recipe == LEARN_ON and not english and not {*NEW_WORDS} & {*words}:
+        words += NEW_WORDS
+    return command_line("training.train", *words)
+
+
+def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) -> Iterator[str]:
+    """Yields what a run on a folder should have said of its data, and the command that follows."""
+    if config.data.name != "folder":
+        return
+    images = read_object(folder.data)["amount"]["images"]
+    if sentence := on_few_images(images, config):
+        yield f"Warning: {sentence}"
+    following = next_command(images, config, data_dir)
+    if config.init_from is None and LEARN_ON in following:
+        yield f"Next: {following}"
+        return
+    try:
+        record = recorded_data(folder.path, data_dir)
+        read_split(config.data, "test", data_dir, default_cache_dir(), record)
+    except DataError:
+        yield "There is no test image: scores of dev, which training has seen, are the only ones."
+    else:
+        command = command_line("training.evaluate", "--run-dir", folder, "--split", "test")
+        yield f"Next: {command}"
 
 
 if __name__ == "__main__":

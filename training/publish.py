@@ -24,7 +24,6 @@ from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import write_atomically
-from sat_tf.util.text_tables import markdown_table
 from training.data.dataset import read_data_dir
 from training.evaluation.report import SIGNATURE, score_rows
 from training.run.config import RunConfig, read_run_config
@@ -349,7 +348,8 @@ def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str
             for found in (report.get(key) or {} for key in ("scores", "intervals"))
         )
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
-        table = markdown_table(header, score_rows(scores, intervals))
+        rows = [header, ["---"] * len(header), *score_rows(scores, intervals)]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
         parts.append(SIGNATURE.format(f"`{report['signature']}`"))
         parts += [NOT_WORDS] if report["tokeniser"] in OVER_CHARACTERS else []

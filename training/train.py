@@ -279,7 +279,7 @@ def report(
     from sat_tf.inference.graph_folder import renew_limits
     from sat_tf.util.fields import to_dict
     from training.evaluation.evaluation import Request, evaluate_run
-    from training.run.next_steps import after_training
+    from training.inspect import after_training
 
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)

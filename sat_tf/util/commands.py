@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,26 @@ def printable(text: object) -> str:
     They may come from anywhere: a caption, a server, a file's name. Line breaks and tabs stay.
     """
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Pads the cells of each column to its widest cell, with two spaces between columns.
+
+    Args:
+        rows: Equally many cells in each, headings included.
+        left: Indices of the columns that are aligned left; the others are aligned right.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
+    padded = []
+    for index, column in enumerate(zip(*rows, strict=True)):
+        width = max(map(len, column))
+        padded.append([c.ljust(width) if index in left else c.rjust(width) for c in column])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*padded, strict=True))
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, such as "1 epoch" or "2 epochs"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def exit_status(

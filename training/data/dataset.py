@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from sat_tf.inference.run_folder import RunFolder
-from sat_tf.util.commands import progress_bar
+from sat_tf.util.commands import counted, progress_bar
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import sha256_of, write_atomically
-from sat_tf.util.text_tables import counted
 from training.data.config import DataConfig
 from training.data.examples import AnyImage, DataError, Example, Split, StoredImage
 from training.data.readers import Source

@@ -18,7 +18,7 @@ from sat_tf.captioner import Captioner
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.layers.encoder import Encoder
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from sat_tf.util.text_tables import counted
+from sat_tf.util.commands import counted
 from training.data.batches import Shard, Teaching, training_batches
 from training.data.captions import CaptionTable, check_vocabulary, learn_vocabulary, split_captions
 from training.data.config import DataConfig

@@ -25,9 +25,9 @@ from sat_tf.inference.confidence import (
 )
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.text.detokenize import primary
+from sat_tf.util.commands import counted
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import finite, write_atomically
-from sat_tf.util.text_tables import counted
 from training.evaluation.bootstrap import FEW, LEVEL, Interval, interval_over_images, resamples
 
 if TYPE_CHECKING:

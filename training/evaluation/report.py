@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sat_tf.util.commands import text_table
 from sat_tf.util.files import write_json
-from sat_tf.util.text_tables import text_table
 from training.evaluation.results import GROUNDING_KEY
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_MEANS
-from sat_tf.util.commands import progress_bar
+from sat_tf.util.commands import counted, progress_bar
 from sat_tf.util.files import sync, write_json
-from sat_tf.util.text_tables import counted
 from training.data.examples import Split
 from training.data.image_loader import InputSource
 from training.run.strategy import on_chief

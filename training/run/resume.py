@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.inference import weights
+from sat_tf.util.commands import counted
 from sat_tf.util.errors import RunError
-from sat_tf.util.text_tables import counted
 from training.run.checkpoints import Checkpoints, Progress
 from training.run.config import BaseFitConfig
 from training.run.signals import SIGNALS, Interrupts

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.util.commands import command_line, exit_status, json_line, loading, progress_bar
+from sat_tf.util.commands import (
+    command_line,
+    exit_status,
+    json_line,
+    loading,
+    progress_bar,
+    text_table,
+)
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
@@ -168,3 +175,8 @@ def test_long_work_is_counted_on_standard_error(capsys, enabled):
         bar.update(5)
     shown = capsys.readouterr().err
     assert ("Annotations" in shown and "10/10" in shown) is enabled
+
+
+def test_columns_are_aligned_and_control_characters_are_escapes():
+    rows = [["system", "CIDEr"], ["a\x1b[2Jb", "61.2"], ["c", "8"]]
+    assert text_table(rows) == "system     CIDEr\na\\x1b[2Jb   61.2\nc              8"

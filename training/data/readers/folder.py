@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sat_tf.util.commands import counted
 from sat_tf.util.files import as_utf8
-from sat_tf.util.text_tables import counted
 from training.data.config import DataSet
 from training.data.examples import (
     NO_CAPTIONS,

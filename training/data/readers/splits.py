@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sat_tf.util.text_tables import counted
+from sat_tf.util.commands import counted
 from training.data.examples import DataError, canonical_split
 from training.data.readers.records import lines
 
