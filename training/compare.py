@@ -31,8 +31,13 @@ from training.data.examples import Split, canonical_split
 from training.data.readers import load_split
 from training.evaluation.bootstrap import SAMPLES, few_images_note, resampled_means
 from training.evaluation.pointing import SIZES, sums_and_sizes
-from training.evaluation.report import CAPTIONS_FILE, REPORT_FILE, number
-from training.evaluation.results import parse_captions, read_grounding
+from training.evaluation.report import (
+    CAPTIONS_FILE,
+    REPORT_FILE,
+    number,
+    parse_captions,
+    read_grounding,
+)
 from training.evaluation.scores import paired_over_seeds, score_captions
 
 LABELS = string.ascii_uppercase

@@ -5,7 +5,6 @@ To score captions from elsewhere, give `--captions FILE --data.name flickr8k` in
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import sys
@@ -34,15 +33,16 @@ from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.config import DataSet
 from training.data.dataset import read_data_dir
-from training.data.examples import SPLITS, DataError, canonical_split
+from training.data.examples import canonical_split
 from training.data.readers import Source
 from training.evaluation.report import (
     CAPTIONS_FILE,
     REPORT_FILE,
+    captions_of,
     package_versions,
+    parse_captions,
     write_evaluation,
 )
-from training.evaluation.results import captions_of, parse_captions
 from training.evaluation.scores import score_captions
 from training.run.config import read_run_config
 from training.run.decide import check_apart, peek_flag
@@ -214,19 +214,13 @@ def evaluate_captions(arguments: Arguments) -> None:
     The report has nothing that needs a model: no likelihood, attention or search.
 
     Raises:
-        DataError: The file is invalid, or its images are not those of the split.
+        DataError: The file is invalid, or lacks images of the split.
     """
     path, data = arguments.captions, arguments.data
     content = path.read_bytes()
     given = parse_captions(content, path)
-    source, others = Source(data, arguments.data_dir), set()
-    split = source.split(arguments.split)
-    if data.name == "folder":
-        for name in {*SPLITS} - {split.name}:
-            with contextlib.suppress(DataError):
-                of_split = source.split(name)
-                others |= {*of_split.references(), *(image for image, _ in of_split.skipped)}
-    captions = captions_of(split, given, path, others)
+    split = Source(data, arguments.data_dir).split(arguments.split)
+    captions = captions_of(split, given, path)
     if len(captions) < len(given):
         left = counted(len(given) - len(captions), "caption")
         print(f"Left out: {left} of images that are not scored here.")

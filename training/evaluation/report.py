@@ -1,22 +1,29 @@
-"""Files of an evaluation: `report.json` and `captions.json`."""
+"""Files of an evaluation, `report.json` and `captions.json`; captions from elsewhere."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sat_tf.images.pillow import decode, read_content
 from sat_tf.util.commands import text_table
 from sat_tf.util.files import write_json
-from training.evaluation.results import GROUNDING_KEY
+from training.data.examples import DataError, Example, Split, StoredImage
 
 if TYPE_CHECKING:
     from sat_tf.inference.captions import Caption
 
 REPORT_FILE, CAPTIONS_FILE = "report.json", "captions.json"
+
+GROUNDING_KEY = "grounding"
+"""Key of a row: the grounding of its image, see `training.evaluation.pointing.image_means`."""
 
 SIGNATURE = "Scores with another signature are not comparable: {}"
 """Sentence on what other scores have to share."""
@@ -45,6 +52,7 @@ HEADLINE = {
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("tensorflow-datasets",)
 _EXAMPLES = 3
+_FORM = '[{"image_id": NAME, "caption": TEXT}, ...]'
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
@@ -62,7 +70,7 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> None:
 
 
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
-    """Formats a table for the console: a line per metric, with its interval if it has one."""
+    """Formats a table for the console."""
     return text_table(score_rows(scores, intervals or {}), (0, 2))
 
 
@@ -96,21 +104,16 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def caption_fields(caption: Caption) -> dict[str, Any]:
-    """Returns the caption, its score and the other hypotheses as JSON."""
-    others = [{"caption": text, "score": score} for text, score in caption.alternatives]
-    fields = {"caption": caption.text, "score": caption.score, "alternatives": others}
-    known = ("familiarity", "confidence")
-    return fields | {k: v for k in known if (v := getattr(caption, k)) is not None}
-
-
 def caption_rows(
     captions: Mapping[str, Caption], grounding: Mapping[str, Mapping[str, float]]
 ) -> list[dict[str, Any]]:
     """Returns the rows of `captions.json`: one per image, with its grounding if it has any."""
     rows = []
     for image_id, caption in captions.items():
-        row = {"image_id": image_id} | caption_fields(caption)
+        row = {"image_id": image_id, "caption": caption.text, "score": caption.score}
+        row["alternatives"] = [{"caption": t, "score": s} for t, s in caption.alternatives]
+        known = ("familiarity", "confidence")
+        row |= {k: v for k in known if (v := getattr(caption, k)) is not None}
         rows.append(row | ({GROUNDING_KEY: grounding[image_id]} if image_id in grounding else {}))
     return rows
 
@@ -164,3 +167,88 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return str(value)
+
+
+def parse_captions(content: bytes, path: Path) -> dict[str, str]:
+    """Parses a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
+
+    It may also be lines of such objects, with `image` for the id as `training.caption --json`
+    prints them.
+
+    Args:
+        content: Content of the file. An id may be a number; other keys are ignored.
+        path: Path of the file, for messages.
+
+    Returns:
+        Image id -> caption, in the order of the file.
+
+    Raises:
+        DataError: Another format, or an image with two captions.
+    """
+    try:
+        try:
+            rows = json.loads(content)
+        except ValueError:
+            rows = [json.loads(line) for line in content.splitlines() if line.strip()]
+        rows = [rows] if isinstance(rows, dict) else rows  # a single line
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}; write {_FORM}.") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected {_FORM}, got a JSON {type(rows).__name__}.")
+    captions: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        found = row if isinstance(row, dict) else {}
+        image_id, caption = found.get("image_id", found.get("image")), found.get("caption")
+        named = isinstance(image_id, (int, str)) and not isinstance(image_id, bool)
+        if not named or not isinstance(caption, str):
+            raise DataError(f"{path}, caption {number}: expected {_FORM[1:-6]}, got {row!r}.")
+        try:
+            f"{image_id}{caption}".encode()
+        except UnicodeEncodeError as error:
+            said = f"half a character (a lone surrogate) in {row!r}"
+            raise DataError(f"{path}, caption {number}: {said}.") from error
+        if str(image_id) in captions:
+            raise DataError(f"{path}, caption {number}: image {image_id!r} has one already.")
+        captions[str(image_id)] = caption
+    return captions
+
+
+def read_grounding(path: Path) -> dict[str, dict[str, float]]:
+    """Reads image id -> grounding from the rows of `captions.json` that have it."""
+    rows = json.loads(path.read_bytes())
+    return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}
+
+
+def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Selects the caption of each example of a split, in its order; leaves out all others.
+
+    If no name is that of an image, names are ids of the caption file, as in COCO's results. An
+    image that cannot be decoded needs no caption.
+
+    Raises:
+        DataError: Images without a caption.
+    """
+    known = [example.image_id for example in split.examples]
+    if set(known).isdisjoint(captions):
+        captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
+    lacking = [example for example in split.examples if example.image_id not in captions]
+    missing = known if len(lacking) == len(known) else [e.image_id for e in lacking if _decodes(e)]
+    if missing:
+        divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
+        raise DataError(
+            f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
+            f"caption, such as {missing[0]!r}; the file names {', '.join(list(captions)[:3])}."
+            f"{'' if split.held_out is None else divided}"
+        )
+    return {image_id: captions[image_id] for image_id in known if image_id in captions}
+
+
+def _decodes(example: Example) -> bool:
+    image = example.image
+    if isinstance(image, np.ndarray):
+        return True
+    try:
+        decode(read_content(image.read_bytes() if isinstance(image, StoredImage) else image))
+    except ValueError:
+        return False
+    return True
