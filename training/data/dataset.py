@@ -96,14 +96,17 @@ class Dataset:
         """Writes the record file and its digest, unless the run has them."""
         if self._recorded:
             return
-        content = b"".join(map(_line, self._values()))
+        content = b"".join(
+            (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+            for values in self._values()
+        )
         # The digest first: without the record, it is of none.
         write_atomically(path.with_suffix(".sha256"), f"{hashlib.sha256(content).hexdigest()}\n")
         write_atomically(path, content)
 
     def _values(self) -> Iterator[Mapping[str, Any]]:
         """Yields the values of all lines."""
-        splits, base = self._splits, self._base
+        splits = self._splits
         every = (example.image for split in splits.values() for example in split.examples)
         in_files = all(isinstance(image, Path) for image in every)
         files = [path for path in self._files if path.is_file()] if in_files else []
@@ -112,15 +115,28 @@ class Dataset:
             | {key: getattr(split, key) for key in _KEPT}
             for name, split in splits.items()
         }
-        read = {_relative(path, base): sha256_of(path) for path in files}
+        read = {self._relative(path): sha256_of(path) for path in files}
         yield {"in_files": in_files, "read": read, "splits": counts}
         for name, split in splits.items():
             for one in split.examples:
-                yield _values_of(one, name, base)
+                own = isinstance(one.image, Path) and self._relative(one.image)
+                more = {
+                    "id": one.identifier,
+                    "group": one.group,
+                    "file": own if own and own != one.image_id else None,
+                    "sha256": one.sha256,
+                }
+                values = {"image": one.image_id, "split": name, "captions": one.captions}
+                yield values | {key: value for key, value in more.items() if value is not None}
             numbers = {image_id: number for number, image_id in split.skipped_identifiers.items()}
             for image_id, reason in split.skipped:
                 number = {"id": numbers[image_id]} if image_id in numbers else {}
                 yield {"image": image_id, "split": name, "left_out": reason} | number
+
+    def _relative(self, path: Path) -> str:
+        path, base = Path(path).absolute(), self._base and self._base.absolute()
+        inside = base is not None and path.is_relative_to(base)
+        return (path.relative_to(base) if inside else path).as_posix()
 
 
 def read_split(
@@ -160,7 +176,7 @@ class Record:
         base: Folder that names of files are relative to.
         files: Name of each caption file that was read -> its SHA-256.
         splits: The splits, if all images are files; others are read in their layout again.
-        digests: Split and name of another image -> SHA-256 of its content, None if unreadable.
+        digests: Split and name of an image -> SHA-256 of its content, None if unreadable.
     """
 
     path: Path
@@ -183,38 +199,26 @@ class Record:
                 f"{path} is not as it was written: it was edited or cut short, {kept.name} is "
                 f"gone, or both are of another version. {_ANEW}"
             )
-        lines = content.decode("utf-8", "surrogateescape").split("\n")
-        header = json.loads(lines[0])
-        examples: dict[str, list[Example]] = {name: [] for name in header["splits"]}
-        skipped: dict[str, list[tuple[str, str]]] = {name: [] for name in header["splits"]}
-        identifiers: dict[str, dict[str, str]] = {name: {} for name in header["splits"]}
-        digests: dict[tuple[str, str], str | None] = {}
-        for line in lines[1:-1]:
-            values = json.loads(line)
-            image_id, split = values["image"], values["split"]
-            if "left_out" not in values:
-                if header["in_files"]:
-                    examples[split].append(_example(values, base))
-                else:
-                    digests[split, image_id] = values.get("sha256")
+        lines = content.decode("utf-8", "surrogateescape").split("\n")[:-1]
+        header, *entries = map(json.loads, lines)
+        of_split: dict[str, list[dict[str, Any]]] = {name: [] for name in header["splits"]}
+        for entry in entries:
+            of_split[entry["split"]].append(entry)
+        splits, digests = {}, {}
+        for name, own in of_split.items():
+            used = [one for one in own if "left_out" not in one]
+            lost = [one for one in own if "left_out" in one]
+            digests |= {(name, one["image"]): one.get("sha256") for one in used}
+            if not header["in_files"]:
                 continue
-            skipped[split].append((image_id, values["left_out"]))
-            if "id" in values:
-                identifiers[split][values["id"]] = image_id
-        splits = {
-            name: Split(
+            facts = {key: header["splits"][name][key] for key in _KEPT}
+            splits[name] = Split(
                 name,
-                tuple(examples[name]),
-                tuple(skipped[name]),
-                facts["blank_captions"],
-                tuple(facts["uncaptioned"]),
-                tuple(facts["notes"]),
-                identifiers[name],
-                facts["held_out"],
+                tuple(_example(one, base) for one in used),
+                tuple((one["image"], one["left_out"]) for one in lost),
+                skipped_identifiers={one["id"]: one["image"] for one in lost if "id" in one},
+                **{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()},
             )
-            for name, facts in header["splits"].items()
-            if header["in_files"]
-        }
         return cls(path, base, header["read"], splits, digests)
 
     def changed_file(self) -> str:
@@ -229,13 +233,10 @@ class Record:
 
     def changed_images(self, split: Split) -> str:
         """Returns a sentence if images are others now, else an empty string."""
-        kept = self.splits[split.name].examples if split.name in self.splits else ()
-        before = {one.image_id: one.sha256 for one in kept}
-        before |= {image: sha for (name, image), sha in self.digests.items() if name == split.name}
         changed = [
             one.image_id
             for one in split.examples
-            if before.get(one.image_id) not in (None, one.sha256)
+            if self.digests.get((split.name, one.image_id)) not in (None, one.sha256)
         ]
         if not changed:
             return ""
@@ -243,23 +244,6 @@ class Record:
             f"{counted(len(changed), 'image')} of the {split.name} split changed or vanished since "
             f"{self.path} was written, such as {changed[0]}."
         )
-
-
-def _values_of(example: Example, split: str, base: Path | None) -> dict[str, Any]:
-    values: dict[str, Any] = {"image": example.image_id, "split": split}
-    values["captions"] = example.captions
-    if example.identifier is not None:
-        values["id"] = example.identifier
-    if example.group is not None:
-        values["group"] = example.group
-    if isinstance(example.image, Path):
-        file = _relative(example.image, base)
-        values |= {"file": file} if file != example.image_id else {}
-    elif isinstance(example.image, StoredImage):
-        values["stored"] = example.image.stamp
-    if example.sha256 is not None:
-        values["sha256"] = example.sha256
-    return values
 
 
 def _example(values: Mapping[str, Any], base: Path) -> Example:
@@ -271,17 +255,6 @@ def _example(values: Mapping[str, Any], base: Path) -> Example:
         identifier=values.get("id"),
         sha256=values.get("sha256"),
     )
-
-
-def _relative(path: Path, base: Path | None) -> str:
-    path = Path(path).absolute()
-    if base is not None and path.is_relative_to(base.absolute()):
-        path = path.relative_to(base.absolute())
-    return path.as_posix()
-
-
-def _line(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
 
 def identified(examples: Sequence[Example], cache_dir: Path) -> tuple[Example, ...]:
@@ -348,13 +321,12 @@ def _of_home(images: Sequence[Path | StoredImage], kept: Path) -> list[str | Non
         progress_bar(len(new), "Reading images", "images", len(new) > _SHOWN) as bar,
         ThreadPoolExecutor(_READERS) as pool,
     ):
-        for place, sha256 in zip(new, pool.map(_digest, (images[p] for p in new)), strict=True):
+        digests = pool.map(_digest, (images[place] for place in new))
+        for (place, (name, state)), sha256 in zip(new.items(), digests, strict=True):
             found[place] = sha256
+            known |= {name: [*state, sha256]} if sha256 else {}
             bar.update(1)
     if new:
-        known |= {
-            name: [*state, found[place]] for place, (name, state) in new.items() if found[place]
-        }
         with contextlib.suppress(OSError):
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(kept, json.dumps(known))

@@ -24,7 +24,7 @@ SPLITS = ("train", "dev", "test")
 # Beginnings of the reasons for skipping an image before it is opened.
 NO_FILE = "no image file"
 NO_CAPTIONS = "no captions"
-_ALIASES = {"val": "dev", "valid": "dev", "validation": "dev"}
+SPLIT_ALIASES = {"val": "dev", "valid": "dev", "validation": "dev"}
 
 
 class DataError(ValueError):
@@ -37,7 +37,7 @@ def canonical_split(name: str) -> str:
     Raises:
         ValueError: There is no such split.
     """
-    canonical = _ALIASES.get(name, name)
+    canonical = SPLIT_ALIASES.get(name, name)
     if canonical not in SPLITS:
         expected = f"one of {', '.join(SPLITS)} (or val, an alias of dev)"
         raise invalid_value("split", expected, repr(name))
@@ -70,7 +70,7 @@ class StoredImage:
     Attributes:
         source: Records by number; the key `image` of a record is the encoded image.
         index: Number of the record.
-        stamp: Name of the image in its data set, by which a digest of it is kept.
+        stamp: Its name in its container, or in a data set that knows its content itself.
     """
 
     source: Sequence[Mapping[str, Any]] = field(repr=False)

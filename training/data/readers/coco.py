@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,11 +171,8 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> CaptionFile:
 
 def read_karpathy(path: Path, content: Mapping[str, Any]) -> CaptionFile:
     """Reads Karpathy's splits and captions."""
-    return finished(path, _of_karpathy(path, content["images"]))
-
-
-def _of_karpathy(path: Path, images: Sequence[Any]) -> Iterator[Record]:
-    for index, image in enumerate(images):
+    records = []
+    for index, image in enumerate(content["images"]):
         place = f"images[{index}]"
         name = name_in(_value(path, place, image, "filename"), path, place)
         if folder := image.get("filepath"):
@@ -192,7 +189,8 @@ def _of_karpathy(path: Path, images: Sequence[Any]) -> Iterator[Record]:
         number = image.get("cocoid", image.get("imgid"))
         identifier = None if number is None else str(number)
         split = split_in(image.get("split"), path, place)
-        yield Record(name, tuple(texts), place, split, None, blank, identifier)
+        records.append(Record(name, tuple(texts), place, split, None, blank, identifier))
+    return finished(path, records)
 
 
 def _value(path: Path, place: str, holder: Any, key: str) -> Any:

@@ -51,21 +51,13 @@ from training.data.readers.records import (
 
 @dataclass(frozen=True)
 class Layout:
-    """Names in the folder of a data set.
-
-    Attributes:
-        title: The data set's name.
-        image_folders: Accepted names of the folder of images.
-        caption_file: Captions as published.
-        karpathy_file: Karpathy's splits and captions.
-        list_files: Split -> list of its images; empty if no splits were published.
-    """
+    """Names in the folder of a data set."""
 
     title: str
-    image_folders: tuple[str, ...]
-    caption_file: str
-    karpathy_file: str
-    list_files: dict[str, str] = field(default_factory=dict)
+    image_folders: tuple[str, ...]  # any of them
+    caption_file: str  # captions as published
+    karpathy_file: str  # Karpathy's splits and captions
+    list_files: dict[str, str] = field(default_factory=dict)  # split -> list, where published
 
 
 FLICKR8K = Layout(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sat_tf.util.commands import counted
 from sat_tf.util.files import as_utf8
-from training.data.config import DataSet
+from training.data.config import DataSet, parse_places
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -62,29 +62,17 @@ Found = list[tuple[Path, str | None]]
 
 @dataclass
 class Image:
-    """An image of the folder, with the records of all caption files.
+    """An image of the folder, with the records of all caption files."""
 
-    Attributes:
-        name: Its name in the data set.
-        image: The image; None if there is no file.
-        split: Its split, once that is decided.
-        group: What it must share a split with.
-        captions: Its captions.
-        blank: Number of missing captions.
-        identifier: Its number in a caption file.
-        place: Where it is named first, for messages.
-        near: A file that differs from a missing one in capitals.
-    """
-
-    name: str
-    image: Path | StoredImage | None
-    split: str | None
-    group: str | None
+    name: str  # in the data set
+    image: Path | StoredImage | None  # None without a file
+    split: str | None  # None until it is decided
+    group: str | None  # what it must share a split with
     captions: list[str] = field(default_factory=list)
-    blank: int = 0
-    identifier: str | None = None
-    place: str = ""
-    near: str | None = None
+    blank: int = 0  # missing captions
+    identifier: str | None = None  # its number in a caption file
+    place: str = ""  # where it is named first
+    near: str | None = None  # a file that differs from a missing one in capitals
 
     @property
     def lacks(self) -> str:
@@ -97,22 +85,13 @@ class Image:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that was read.
+    """A folder that was read."""
 
-    Attributes:
-        images: All images that caption files name, by name, each with its split.
-        files: The caption files and lists that were read.
-        listed: The caption files, for messages.
-        places: Places of the hash that divide the images; None if their splits are given.
-        uncaptioned: Names of image files that no caption file names.
-        notes: Sentences on how the folder was read.
-    """
-
-    images: Mapping[str, Image]
-    files: tuple[Path, ...]
-    listed: str
-    places: tuple[float, ...] | None
-    uncaptioned: tuple[str, ...]
+    images: Mapping[str, Image]  # all that caption files name, each with its split
+    files: tuple[Path, ...]  # caption files and lists that were read
+    listed: str  # the caption files, for messages
+    places: tuple[float, ...] | None  # of the hash that divides the images, if it does
+    uncaptioned: tuple[str, ...]  # image files that no caption file names
     notes: tuple[str, ...]
 
     def split(self, name: str, limit: int | None = None) -> Split:
@@ -128,26 +107,35 @@ class Folder:
         chosen = [image for image in self.images.values() if image.split == name]
         if not chosen:
             raise self._without(name)
-        examples, skipped, blank, numbers = [], [], 0, {}
-        for image in chosen:
-            if len(examples) == limit:
-                break
-            blank += image.blank
-            if not image.lacks:
-                known = {"group": image.group, "identifier": image.identifier}
-                examples.append(Example(image.name, image.image, tuple(image.captions), **known))
-                continue
-            skipped.append((image.name, image.lacks))
-            if image.identifier:
-                numbers[image.identifier] = image.name
-        places = None if self.places is None else ",".join(map(str, self.places))
-        details = {"blank_captions": blank, "uncaptioned": self.uncaptioned, "notes": self.notes}
-        details |= {"skipped_identifiers": numbers, "held_out": places}
+        usable = [number for number, image in enumerate(chosen) if not image.lacks]
+        chosen = chosen[: usable[limit - 1] + 1] if limit and limit <= len(usable) else chosen
+        examples = [
+            Example(
+                one.name,
+                one.image,
+                tuple(one.captions),
+                group=one.group,
+                identifier=one.identifier,
+            )
+            for one in chosen
+            if not one.lacks
+        ]
+        lost = [image for image in chosen if image.lacks]
         try:
-            return usable_split(name, examples, skipped, f"the {name} split", **details)
+            return usable_split(
+                name,
+                examples,
+                [(image.name, image.lacks) for image in lost],
+                f"the {name} split",
+                blank_captions=sum(image.blank for image in chosen),
+                uncaptioned=self.uncaptioned,
+                notes=self.notes,
+                skipped_identifiers={one.identifier: one.name for one in lost if one.identifier},
+                held_out=None if self.places is None else ",".join(map(str, self.places)),
+            )
         except DataError as error:
             way = "If another column has the names of the files, add `--data.columns image=NAME`."
-            way = way if all(reason.startswith(NO_FILE) for _, reason in skipped) else ""
+            way = way if all(image.image is None for image in lost) else ""
             raise DataError(" ".join(filter(None, [str(error), way, *self.notes]))) from error
 
     def _without(self, name: str) -> DataError:
@@ -233,10 +221,10 @@ def find_files(
             )
     if pairs.texts_of(images):
         return [(images.root, None)], reasons
+    alone = reasons if len(reasons) == 1 else {}
     way = f"{data_dir}: found no captions; expected {FORMS}. For other forms, see {RECIPES}."
-    told = [*reasons.values()] if len(reasons) == 1 else [way]
-    left = unread_files(data_dir, reasons if len(reasons) == 1 else ())
-    raise OtherFormError(" ".join([*_named_files(left), *told]))
+    told = [*alone.values()] or [way]
+    raise OtherFormError(" ".join([*_named_files(unread_files(data_dir, alone)), *told]))
 
 
 def named_files(data_dir: Path, named: str) -> list[Path]:
@@ -257,19 +245,11 @@ def _levels(data_dir: Path) -> Iterator[list[Path]]:
     """Yields the files that may hold captions in the folder, then those one level deeper."""
     folders = [data_dir]
     for _ in range(_DEEP + 1):
-        there = [_entries(folder) for folder in folders]
-        if files := [file for files, _ in there for file in files if _may_be_captions(file)]:
+        there = [one for folder in folders for one in sorted(folder.iterdir())]
+        there = [one for one in there if one.name[0] != "."]
+        if files := [one for one in there if _may_be_captions(one)]:
             yield files
-        folders = [folder for _, inner in there for folder in inner]
-
-
-def _entries(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The regular files and the folders in a folder, sorted; without hidden ones and results."""
-    with os.scandir(folder) as entries:
-        found = sorted((e for e in entries if e.name[0] != "."), key=lambda entry: entry.name)
-        files = [folder / e.name for e in found if e.is_file() and not is_image(e.name)]
-        inner = [folder / e.name for e in found if e.is_dir()]
-    return files, [one for one in inner if not has_results(one)]
+        folders = [one for one in there if one.is_dir() and not has_results(one)]
 
 
 def has_results(folder: Path) -> bool:
@@ -279,11 +259,13 @@ def has_results(folder: Path) -> bool:
 
 def _may_be_captions(file: Path) -> bool:
     name, suffix = file.name.lower(), file.suffix.lower()
+    if suffix not in (*SUFFIXES, *_TEXTS) or not file.is_file():
+        return False
     if suffix in _TEXTS:
         return any(word in name for word in ("caption", ".token", "results"))
     images = (file.with_suffix(end) for end in (".jpg", ".png", ".jpeg"))
     of_image = suffix == ".json" and (is_image(file.stem) or any(map(Path.exists, images)))
-    return suffix in SUFFIXES and not of_image and ".lemma" not in name
+    return not of_image and ".lemma" not in name
 
 
 def _split_of(file: Path, data_dir: Path) -> str | None:
@@ -345,18 +327,13 @@ def read_captions(path: Path, columns: tables.Columns, images: ImageFolder) -> C
     suffix = path.suffix.lower()
     if suffix == ".tar":
         return pairs.read_tar(path)
-    if suffix == ".json":
-        return _read_json(path, columns, images)
-    if suffix in (".jsonl", ".ndjson", ".parquet"):
-        return _TABLES[suffix](path, columns, images.stems)
-    if suffix not in (*_TABLES, *_TEXTS, ".token"):
-        raise other_form(path, f"a file *{suffix}")
-    if flickr.has_token_lines(path):
-        return flickr.read_tokens(path)
-    return tables.read_csv(path, columns, images.stems)
-
-
-def _read_json(path: Path, columns: tables.Columns, images: ImageFolder) -> CaptionFile:
+    if suffix != ".json":
+        if suffix not in (*SUFFIXES, *_TEXTS):
+            raise other_form(path, f"a file *{suffix}")
+        read = _TABLES.get(suffix, tables.read_csv)
+        if read is tables.read_csv and flickr.has_token_lines(path):
+            return flickr.read_tokens(path)
+        return read(path, columns, images.stems)
     content = parse_json(read_text(path), path)
     if coco.is_coco(content):
         return coco.read_coco(path, content)
@@ -403,8 +380,11 @@ def gather(
             if record.stored is not None:
                 name, path = record.image, None
             else:
-                if record.image not in known:
-                    known[record.image] = _matched(record.image, where, beside, images)
+                try:
+                    if record.image not in known:
+                        known[record.image] = images.match(record.image, beside)
+                except DataError as error:
+                    raise DataError(f"{where}: {error}.") from error
                 name, path = known[record.image]
             if path is not None and owner.setdefault(path, name) != name:
                 two = f"{owner[path]!r} and {record.image!r}"
@@ -417,22 +397,8 @@ def gather(
                 near = images.near(name) if image is None else None
                 found[name] = Image(name, image, split, record.group, place=place, near=near)
             _merge(found[name], record, split, where)
-    return found, _about_names(found, nearly)
-
-
-def _matched(written: str, where: str, beside: str, images: ImageFolder) -> tuple[str, str | None]:
-    try:
-        return images.match(written, beside)
-    except DataError as error:
-        raise DataError(f"{where}: {error}.") from error
-
-
-def _about_names(found: Mapping[str, Image], nearly: Mapping[str, str]) -> list[str]:
-    notes = []
-    for name, path in list(nearly.items())[:1]:
-        what = f"{counted(len(nearly), 'name')} matched to the only file of that name"
-        notes.append(f"{what}, such as {name} by {path}.")
-    return notes
+    what = f"{counted(len(nearly), 'name')} matched to the only file of that name"
+    return found, [f"{what}, such as {name} by {path}." for name, path in [*nearly.items()][:1]]
 
 
 def _merge(image: Image, record: Record, split: str | None, where: str) -> None:
@@ -455,13 +421,9 @@ def _merge(image: Image, record: Record, split: str | None, where: str) -> None:
 
 def _folder_below(path: Path, root: Path) -> str:
     """The folder of a caption file below that of the images; empty if it is that or elsewhere."""
-    folder = (path if path.is_dir() else path.parent).resolve()
-    inner = (
-        folder.relative_to(root.resolve()).as_posix()
-        if folder.is_relative_to(root.resolve())
-        else "."
-    )
-    return "" if inner == "." else inner
+    folder, root = (path if path.is_dir() else path.parent).resolve(), root.resolve()
+    inner = folder.relative_to(root) if folder.is_relative_to(root) else Path()
+    return "" if inner == Path() else inner.as_posix()
 
 
 # Splits.
@@ -486,7 +448,10 @@ def divide(
     if not given and held_out is None:
         folders = dict.fromkeys((data_dir, *(file.path.parent for file in files)))
         splits, lists, notes = listed_splits(folders, images, [file.path for file in files])
-        splits = splits or _of_folders(images, notes)
+        below = {name: split_in_path(name.split("/")[:-1], whole=True) for name in images}
+        if not splits and {"train", "dev"} <= {*below.values()} and None not in below.values():
+            splits = below
+            notes.append("The splits are those of the images' folders.")
         if splits and (rest := len(images) - len(splits)):
             notes.append(f"{counted(rest, 'image')} in none of the lists, left out.")
         for name in list(images) if splits else ():
@@ -495,10 +460,9 @@ def divide(
     if given:
         _check_groups(listed, images.values())
         return None, lists, notes
-    if held_out is None:
-        places = choose_places(_group_sizes(images.values()))
-    else:
-        places = tuple(map(float, held_out.split(",")))
+    usable = [image for image in images.values() if not image.lacks] or images.values()
+    sizes = Counter(image.group or image.name for image in usable)
+    places = parse_places(held_out) or choose_places(sizes)
     for image in images.values():
         image.split = hashed_split(image.group or image.name, places)
     if groups := {image.group for image in images.values()} - {None}:
@@ -507,24 +471,9 @@ def divide(
     return places, lists, notes
 
 
-def _of_folders(images: Mapping[str, Image], notes: list[str]) -> dict[str, str]:
-    """The splits of images that all lie below folders called train, dev (or val) and test."""
-    found = {name: split_in_path(name.split("/")[:-1], whole=True) for name in images}
-    if not {"train", "dev"} <= {*found.values()} or None in found.values():
-        return {}
-    notes.append("The splits are those of the images' folders.")
-    return found
-
-
 def _sizes(images: Collection[Image]) -> str:
     splits = Counter(image.split for image in images)
     return ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
-
-
-def _group_sizes(images: Collection[Image]) -> Counter:
-    """Number of images of each group, or of each name without one, that can be used."""
-    usable = [image for image in images if not image.lacks]
-    return Counter(image.group or image.name for image in usable or images)
 
 
 def _check_groups(listed: str, images: Collection[Image]) -> None:

@@ -39,18 +39,14 @@ class ImageFolder:
             raise DataError(f"`--data.image_dir`: there is no folder {root}.")
         self.root = root
 
-    def has_file(self, name: str) -> bool:
-        """Returns whether there is a file of that name (NFC, forward slashes)."""
-        return name in self._files
-
     def path_of(self, name: str) -> Path:
         """Returns the path of a file."""
-        return self.root / self._files[name]
+        return self.root / self.files[name]
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all images (NFC, forward slashes), in order; hidden ones left out."""
-        return tuple(name for name in self._files if is_image(posixpath.basename(name)))
+        return tuple(name for name in self.files if is_image(posixpath.basename(name)))
 
     def match(self, written: str, beside: str = "") -> tuple[str, str | None]:
         """Finds the image that a caption file in the folder `beside`, below the root, means.
@@ -68,12 +64,12 @@ class ImageFolder:
             name = canonical_name(unquote(written.partition("://")[2].partition("?")[0]))
         for folder in dict.fromkeys((beside, "")):
             path = posixpath.normpath(posixpath.join(folder, name))
-            if not (web or anchored) and path in self._files:
+            if not (web or anchored) and path in self.files:
                 return path, path
         moved = web or bool(anchored) or name.startswith("../")
         parts = name.split("/")
         for start in range(1, len(parts)) if moved else ():  # a path of another machine
-            if (path := "/".join(parts[start:])) in self._files:
+            if (path := "/".join(parts[start:])) in self.files:
                 return path, path
         several = self._meant(name)
         if len(several) > 1:
@@ -119,7 +115,7 @@ class ImageFolder:
         return dict(found)
 
     @functools.cached_property
-    def _files(self) -> dict[str, str]:
+    def files(self) -> dict[str, str]:
         """The regular files: name -> path below the root, as the system has it.
 
         Bytes that are not UTF-8 are escaped: no caption file names such a file.

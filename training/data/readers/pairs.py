@@ -25,21 +25,16 @@ from training.data.readers.records import (
     is_image_name,
     read_text,
 )
-from training.data.readers.tables import stamp_of
 
 _MOST = 2**20  # bytes of the text of one image
 _SAMPLE = 50
-_KINDS = {"txt": "txt", "text": "txt"}  # webdataset takes them for the same
+_TEXTS = ("txt", "text")  # webdataset takes them for the same
 
 
 def texts_of(images: ImageFolder) -> dict[str, str]:
     """Returns each image with a text of its own: its name -> the name of the text."""
-    found = {}
-    for name in images.names:
-        text = f"{os.path.splitext(name)[0]}.txt"
-        if images.has_file(text):
-            found[name] = text
-    return found
+    texts = {name: f"{os.path.splitext(name)[0]}.txt" for name in images.names}
+    return {name: text for name, text in texts.items() if text in images.files}
 
 
 def read_pairs(images: ImageFolder) -> CaptionFile:
@@ -109,14 +104,14 @@ def read_tar(path: Path) -> CaptionFile:
                 if not (member.isfile() or member.islnk()) or "/." in f"/{member.name}":
                     continue
                 image = is_image_name(member.name)
-                if key in (owner if image else texts) and (image or _KINDS.get(kind)):
-                    what = f"a second member of the key {key}"
-                    fail(path, f"member {member.name}", f"{what}; give each image its own")
+                if key in (owner if image else texts) and (image or kind in _TEXTS):
+                    what = f"a second member of the key {key}; give each image its own"
+                    fail(path, f"member {member.name}", what)
                 if image:
                     linked = places.get(member.linkname)  # a hard link: the file is there once
                     places[member.name] = linked or (member.offset_data, member.size)
                     owner[key] = member.name
-                elif _KINDS.get(kind):
+                elif kind in _TEXTS:
                     if member.size > _MOST:
                         fail(path, f"member {member.name}", f"it has more than {_MOST:,} bytes")
                     content = tar.extractfile(member)
@@ -130,10 +125,10 @@ def read_tar(path: Path) -> CaptionFile:
         found = f"{len(owner)} images and {len(texts)} texts, none with a common key"
         way = f"write the captions of KEY.jpg to KEY.txt, or see {RECIPES}"
         fail(path, "the whole file", f"{found}; {way}")
-    images, stamp = TarImages(path, tuple(places.values())), stamp_of(path)
+    images = TarImages(path, tuple(places.values()))
     records = []
     for index, (key, name) in enumerate(owner.items()):
-        stored = StoredImage(images, index, f"{stamp}/{name}")
+        stored = StoredImage(images, index, name)
         try:
             text = decoded(texts[key]) if key in texts else ""
         except UnicodeDecodeError as error:

@@ -50,39 +50,21 @@ def other_form(path: Path, found: str) -> OtherFormError:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry of a caption file; an image may have several, which add up.
+    """One entry of a caption file; an image may have several, which add up."""
 
-    Attributes:
-        image: The image's name as written.
-        captions: Its captions, none empty; white space and line breaks are single spaces.
-        place: Place in the file for messages, such as "line 7" or "images[3]".
-        split: One of `SPLITS`; None if the file names no split.
-        group: What the image must share a split with, such as a patient; None without.
-        blank: Number of missing captions: empty cells, nan, None, null and NA.
-        identifier: The image's number in the file, if it has one next to its name.
-        stored: The image itself, if it is inside the file.
-    """
-
-    image: str
-    captions: tuple[str, ...]
-    place: str
-    split: str | None = None
-    group: str | None = None
-    blank: int = 0
-    identifier: str | None = None
-    stored: StoredImage | None = None
+    image: str  # as written
+    captions: tuple[str, ...]  # none empty; white space and line breaks are single spaces
+    place: str  # in the file, such as "line 7" or "images[3]"
+    split: str | None = None  # of `SPLITS`, if the file names one
+    group: str | None = None  # what the image must share a split with, such as a patient
+    blank: int = 0  # missing captions: empty cells, nan, None, null and NA
+    identifier: str | None = None  # the image's number next to its name
+    stored: StoredImage | None = None  # the image itself, if it is inside the file
 
 
 @dataclass(frozen=True)
 class CaptionFile:
-    """A caption file that was read.
-
-    Attributes:
-        path: The file, or the folder of pairs.
-        records: Its records, in order.
-        notes: Sentences on what was left out.
-        used: Files of a folder of pairs; else the file alone.
-    """
+    """A caption file that was read, or a folder of pairs with the files that were `used`."""
 
     path: Path
     records: Sequence[Record]
@@ -107,14 +89,11 @@ def finished(path: Path, records: Iterable[Record], notes: Sequence[str] = ()) -
         if joined and joined >= _JOINED * len(texts):
             inside = f"{joined} of {len(texts)} captions have {mark!r} inside"
             way = f"write several captions of an image as rows of their own ({RECIPES})"
-            raise DataError(f"{path}: {inside}, such as {_with(mark, texts)!r}; {way}.")
+            one = next(text for text in texts if mark in text)[:60]
+            raise DataError(f"{path}: {inside}, such as {one!r}; {way}.")
     if blank := sum(record.blank for record in records):
         notes = [*notes, f"{path.name}: {blank} captions are missing (empty, nan, None, null, NA)."]
     return CaptionFile(path, records, tuple(notes), frozenset([path]))
-
-
-def _with(mark: str, texts: Iterable[str]) -> str:
-    return next(text for text in texts if mark in text)[:60]
 
 
 def _is_word(text: str) -> bool:
@@ -129,7 +108,14 @@ def fail(path: Path, place: str, what: str) -> NoReturn:
 def captions_in(value: Any, path: Path, place: str) -> tuple[tuple[str, ...], int]:
     """Returns the captions in a cell of text or a list of texts, and the number of missing ones."""
     if isinstance(value, str) and value.lstrip().startswith(_WRITTEN):
-        value = _written_list(value, path, place)
+        written = value.strip()[:60]
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+        if not isinstance(value, list) or not all(one is None or type(one) is str for one in value):
+            way = f"a recipe for lists in cells is in {RECIPES}"
+            fail(path, place, f"expected text or a JSON list of texts, got {written!r}; {way}")
     values = value if isinstance(value, list) else [value]
     texts, missing = [], 0
     for one in values:
@@ -150,18 +136,6 @@ def captions_in(value: Any, path: Path, place: str) -> tuple[tuple[str, ...], in
             fail(path, place, f"half a character (a lone surrogate) in the caption {text!r}")
         texts.append(text)
     return tuple(texts), missing
-
-
-def _written_list(text: str, path: Path, place: str) -> list[Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(one is None or type(one) is str for one in found):
-        way = f"a recipe for lists in cells is in {RECIPES}"
-        expected = "expected text or a JSON list of texts"
-        fail(path, place, f"{expected}, got {text.strip()[:60]!r}; {way}")
-    return found
 
 
 def split_in(value: Any, path: Path, place: str) -> str | None:
@@ -198,7 +172,6 @@ def name_in(value: Any, path: Path, place: str) -> str:
 
 def has_half_character(text: str) -> bool:
     """Returns whether a text has a lone surrogate: JSON's escapes can, but no UTF-8 file."""
-    # Texts of one byte per character are the most, and cannot.
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 

@@ -5,8 +5,8 @@ layout and captions do not depend on the image size. The marks around the object
 colours, so that the colours in an image do not tell what its objects are. The colour-shape pairs
 of `HELD_OUT` occur in `dev` and `test` only, as often as any other pair.
 
-All images share the same five sentence frames, and the order of the objects is visible
-(`reading_order`), so that a captioner that sees the image well can write all five captions.
+All images share the same five sentence frames, and the order of the objects is visible,
+from left to right, so that a captioner that sees the image well can write all five captions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,16 +47,7 @@ _HALF_LENGTHS = np.array([3.2, 1.4, 0.0, 0.0], np.float32)  # of the strokes of 
 
 @dataclass(frozen=True)
 class SceneObject:
-    """One object of a scene.
-
-    Attributes:
-        size: A word of `SIZES`.
-        colour: A word of `COLOURS`.
-        shape: A word of `SHAPES`.
-        x: Centre, from the left edge.
-        y: Centre, from the top edge.
-        side: Side of the square box that the shape fills.
-    """
+    """One object of a scene; the centre and the side of its square box in `UNITS`."""
 
     size: str
     colour: str
@@ -68,25 +60,13 @@ class SceneObject:
     def box(self) -> tuple[float, float, float, float]:
         """`(top, left, bottom, right)` as shares of the image's side."""
         half = self.side / 2
-        return (
-            (self.y - half) / UNITS,
-            (self.x - half) / UNITS,
-            (self.y + half) / UNITS,
-            (self.x + half) / UNITS,
-        )
+        edges = (self.y - half, self.x - half, self.y + half, self.x + half)
+        return tuple(edge / UNITS for edge in edges)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A distractor: a small stroke, dot or ring that no caption mentions.
-
-    Attributes:
-        kind: A word of `MARKS`.
-        colour: A word of `COLOURS`.
-        x: Centre, from the left edge.
-        y: Centre, from the top edge.
-        angle: Direction of a line or tick, radians.
-    """
+    """A distractor that no caption mentions, with its centre and direction (radians)."""
 
     kind: str
     colour: str
@@ -290,22 +270,14 @@ def _example(split: str, seed: int, index: int, image_size: int) -> Example:
     return Example(f"scenes-{split}-{index:06d}", image, captions, phrases)
 
 
-def _choose_pairs(
-    rng: np.random.Generator, pairs: Sequence[tuple[str, str]], number: int
-) -> list[tuple[str, str]]:
-    """Chooses pairs of different colours, so that "red" in a caption names one object."""
-    while True:
-        chosen = [pairs[k] for k in rng.integers(len(pairs), size=number)]
-        if len({colour for colour, _ in chosen}) == number:
-            return chosen
-
-
 def place_objects(
     rng: np.random.Generator, pairs: Sequence[tuple[str, str]]
 ) -> tuple[SceneObject, ...]:
     """Places one to three objects of different colours, with clear relations between them."""
     number = int(np.searchsorted(np.cumsum(OBJECT_SHARES)[:-1], rng.random(), side="right")) + 1
-    chosen = _choose_pairs(rng, pairs, number)
+    chosen: list[tuple[str, str]] = []
+    while len({colour for colour, _ in chosen}) < number:
+        chosen = [pairs[k] for k in rng.integers(len(pairs), size=number)]
     sizes = [SIZES[k] for k in rng.integers(len(SIZES), size=number)]
     sides = [float(rng.uniform(*SIDES[size])) for size in sizes]
     while True:
@@ -315,12 +287,8 @@ def place_objects(
             for place, side in zip(places, sides, strict=True)
         ]
         if _is_clear(centres, sides):
-            return tuple(
-                SceneObject(size, colour, shape, x, y, side)
-                for size, (colour, shape), (x, y), side in zip(
-                    sizes, chosen, centres, sides, strict=True
-                )
-            )
+            there = zip(sizes, chosen, centres, sides, strict=True)
+            return tuple(SceneObject(size, *pair, *at, side) for size, pair, at, side in there)
 
 
 def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
@@ -331,12 +299,10 @@ def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
             if max(abs(x - centres[j][0]), abs(y - centres[j][1])) < reach:
                 return False
     row = sorted(centres)
-    for (x, y), (next_x, next_y) in zip(row, row[1:], strict=False):
-        if abs(abs(next_x - x) - abs(next_y - y)) < _CLEAR:
-            return False
-        if next_x - x < _STEP:
-            return False
-    return True
+    return all(
+        abs(abs(next_x - x) - abs(next_y - y)) >= _CLEAR and next_x - x >= _STEP
+        for (x, y), (next_x, next_y) in pairwise(row)
+    )
 
 
 def place_marks(rng: np.random.Generator, objects: tuple[SceneObject, ...]) -> tuple[Mark, ...]:
@@ -373,23 +339,16 @@ def relation(first: Box, second: Box) -> str:
     return "above" if down < 0 else "below"
 
 
-def reading_order(objects: Sequence[SceneObject]) -> tuple[SceneObject, ...]:
-    """Sorts objects from left to right, the order in which captions name them.
-
-    With one visible order for all captions, a captioner learns early to look for the next object.
-    """
-    return tuple(sorted(objects, key=lambda item: item.x))
-
-
 def describe(objects: Sequence[SceneObject]) -> tuple[tuple[str, ...], tuple[Phrase, ...]]:
     """Writes the five captions of a scene, and each noun phrase of each with its box.
 
-    A caption chains the objects by their relations, within its frame.
+    A caption chains the objects from left to right by their relations, within its frame: with one
+    visible order, a captioner learns early to look for the next object.
 
     Args:
         objects: One to three, in any order, whose relations are clear.
     """
-    there = reading_order(objects)
+    there = sorted(objects, key=lambda item: item.x)
     captions, phrases = [], []
     for before, after in (*_FRAMES, ("", "alone") if len(there) == 1 else ("we see", "")):
         words = before.split()

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from sat_tf.util.commands import counted
-from training.data.examples import DataError, canonical_split
+from training.data.examples import SPLIT_ALIASES, SPLITS, DataError
 from training.data.readers.records import lines
 
 EXACT_BELOW = 1000
@@ -25,6 +25,8 @@ EXACT_BELOW = 1000
 TENTHS = (0.1, 0.2)
 """Places below which names are in dev and in test, in a folder that is not small."""
 
+_WORDS = {split: split for split in SPLITS} | SPLIT_ALIASES
+_WORDS |= {"training": "train", "restval": "train"}
 _TURNS = ("dev", "test", "train")
 _SHARES = np.array([0.1, 0.1, 0.8])
 _CLOSE = 0.03  # of the images: by which dev and test may miss a tenth if no group is larger
@@ -42,17 +44,10 @@ def split_in_path(parts: Sequence[str], whole: bool = False) -> str | None:
     """
     for text in reversed(parts):
         words = [text] if whole else re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
-        found = {_known(word.lower().removesuffix("set")) for word in words} - {None}
+        found = {_WORDS.get(word.lower().removesuffix("set")) for word in words} - {None}
         if found:
             return found.pop() if len(found) == 1 else None
     return None
-
-
-def _known(word: str) -> str | None:
-    try:
-        return canonical_split("train" if word in ("training", "restval") else word)
-    except ValueError:
-        return None
 
 
 def listed_splits(
@@ -79,11 +74,8 @@ def listed_splits(
     entries = [entry for of in found.values() for _, several in of for entry in several]
     known = _ends(names)
     unknown = sum(not known.get(entry) for entry in entries)
-    numbers = sorted(int(entry) for entry in entries if entry.isdecimal())
-    positions = bool(entries) and numbers in (
-        [*range(len(entries))],
-        [*range(1, len(entries) + 1)],
-    )
+    count, numbers = len(entries), sorted(int(one) for one in entries if one.isdecimal())
+    positions = bool(entries) and numbers in ([*range(count)], [*range(1, count + 1)])
     if positions or any(len(of) > 1 for of in found.values()) or 2 * unknown > len(entries):
         why = "may be positions, not names" if positions else "do not name the images"
         return {}, (), [f"The lists {listed} are not used, as their lines {why}."]
@@ -146,7 +138,7 @@ def choose_places(sizes: Mapping[str, int]) -> tuple[float, ...]:
     else:
         turns = _first_tenths(counts)
     if not ungrouped and not _is_close(turns, counts):
-        turns = min(turns, _divided(counts), key=lambda one: _misfit(_totals(one, counts)))
+        turns = min(turns, _divided(counts), key=lambda one: _misfit(np.bincount(one, counts, 3)))
     return _places(order, turns)
 
 
@@ -180,11 +172,6 @@ def _divided(counts: np.ndarray) -> np.ndarray:
     return turns
 
 
-def _totals(turns: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Number of images of each split, `[3]`."""
-    return np.bincount(turns, counts, len(_TURNS))
-
-
 def _misfit(totals: np.ndarray) -> np.ndarray:
     """Images in the wrong split, `[...]`, of the sizes `[..., 3]`; empty splits count more."""
     images = totals.sum(axis=-1, keepdims=True)
@@ -194,7 +181,7 @@ def _misfit(totals: np.ndarray) -> np.ndarray:
 
 def _is_close(turns: np.ndarray, counts: np.ndarray) -> bool:
     """Returns whether groups are small, and dev and test near a tenth."""
-    shares = _totals(turns, counts) / counts.sum()
+    shares = np.bincount(turns, counts, 3) / counts.sum()
     furthest = np.abs(shares - _SHARES)[:2].max()
     return bool(shares.all() and max(furthest, counts.max() / counts.sum()) <= _CLOSE)
 
@@ -203,13 +190,10 @@ def _places(order: Sequence[str], turns: np.ndarray) -> tuple[float, ...]:
     """Returns the places between the names of two splits."""
     places, before, now = [], -1.0, 0
     for name, turn in zip(order, turns.tolist(), strict=True):
-        places += [_between(before, place_of(name))] * ((turn - now) % len(_TURNS))
-        before, now = place_of(name), turn
+        place = place_of(name)
+        middle = 0.0 if before < 0 else (before + place) / 2
+        rounded = (round(middle, digits) for digits in range(1, 18))  # a short number between
+        border = next((one for one in rounded if before < one <= place), place)
+        places += [border] * ((turn - now) % len(_TURNS))
+        before, now = place, turn
     return tuple(places)
-
-
-def _between(low: float, high: float) -> float:
-    """Returns a short number above `low`, and not above `high`; 0 for a negative `low`."""
-    middle = 0.0 if low < 0 else (low + high) / 2
-    rounded = (round(middle, digits) for digits in range(1, 18))
-    return next((place for place in rounded if low < place <= high), high)

@@ -63,7 +63,7 @@ def columns_of(text: str | None) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Indices of the columns: of the image, its captions, split and group (None without)."""
+    """Indices of the columns; None without."""
 
     image: int
     captions: tuple[int, ...]
@@ -86,7 +86,14 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     start, _, rest = text.lstrip("\r\n").partition("\n")
     if not start.strip():
         raise OtherFormError(f"{path} is empty.")
-    delimiter = _delimiter(start, columns)
+    given = {name for of in columns.values() for name in of}
+    known_names = given.union(*ROLES.values())
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        cells = [cell.strip().strip('"') for cell in start.split(delimiter)]
+        return sum({cell, cell.lower()} & known_names != set() for cell in cells), len(cells)
+
+    delimiter = max(_DELIMITERS, key=fit)
     if separator := _SEPARATOR.match(start.rstrip("\r")):
         text, delimiter, first = rest, separator[1], 2
     elif not start.count(delimiter):
@@ -95,12 +102,17 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     names = [name.strip() for name in rows[0][1]]
     while names and not names[-1]:  # of separators at the ends of lines
         names.pop()
-    numbered = columns and all(name.isdecimal() for of in columns.values() for name in of)
-    plain = {name.lower() for name in names}
-    words = {word for of in ROLES.values() for word in of}
-    if any(map(is_image_name, names)) or (not plain & words and not known.isdisjoint(names)):
-        if not numbered:
-            _refuse_no_header(path, rows[0], known)
+    own = {name.lower() for name in names} & {word for of in ROLES.values() for word in of}
+    if any(map(is_image_name, names)) or (not own and not known.isdisjoint(names)):
+        if not given or not all(map(str.isdecimal, given)):
+            line, cells = rows[0]
+            image = max(range(len(cells)), key=lambda at: _named_like(known, [cells[at]]))
+            caption = max(range(len(cells)), key=lambda at: _length([cells[at]]))
+            raise OtherFormError(
+                f"{path}, line {line}: expected a header such as image,caption, got "
+                f"{str(cells)[:80]}. Without one, add `--data.columns image={image + 1},"
+                f"caption={caption + 1}`."
+            )
         names = [str(number) for number in range(1, len(names) + 1)]
     else:
         rows = rows[1:]
@@ -236,8 +248,11 @@ def _which(
     several = image and len(_numbered_like(names, *image)) > 1  # image_1 has caption_1
     if not image or not captions or several or _length(cells[captions[0]]) < _SHORT:
         return other_form(path, f"the columns {_named(names)}")
-    given = [(role, at) for role in ROLES for at in likely.get(role, ())]
-    flag = ",".join(f"{role}={_by_name_or_number(names, at)}" for role, at in given)
+    given = [(role, names[at], at + 1) for role in ROLES for at in likely.get(role, ())]
+    flag = ",".join(
+        f"{role}={name if name and not {*',='} & {*name} and names.count(name) == 1 else number}"
+        for role, name, number in given
+    )
     unclear = [role for role in ROLES if role in unclear]
     read = "; ".join(f"{role}: {', '.join(ROLES[role])}" for role in unclear)
     return OtherFormError(
@@ -254,12 +269,6 @@ def _numbered_like(names: Sequence[str], index: int) -> tuple[int, ...]:
     return tuple(numbered) if stem and index in numbered else (index,)
 
 
-def _by_name_or_number(names: Sequence[str], index: int) -> str:
-    name = names[index]
-    plain = "," not in name and "=" not in name and name and list(names).count(name) == 1
-    return name if plain else str(index + 1)
-
-
 def _named_like(known: Collection[str], cells: Sequence[Any]) -> int:
     """Number of cells that name an image."""
     texts = [str(cell).partition("?")[0].strip() for cell in cells]
@@ -269,11 +278,10 @@ def _named_like(known: Collection[str], cells: Sequence[Any]) -> int:
 def _length(cells: Sequence[Any]) -> float:
     """Mean length of texts that may be captions: of several words, or in other letters."""
     texts = [cell[0] if isinstance(cell, list) and cell else cell for cell in cells]
-    texts = [text for text in texts if isinstance(text, str) and "://" not in text]
-    texts = [text for text in texts if not text.startswith(("{", "["))]
     lengths = [
         len(text) * (" " in text.strip() or not text.isascii())
         for text in texts
+        if isinstance(text, str) and "://" not in text and text[:1] not in ("{", "[")
         if not is_image_name(text)
     ]
     return sum(lengths) / max(len(lengths), 1)
@@ -282,17 +290,6 @@ def _length(cells: Sequence[Any]) -> float:
 def _unread(path: Path, names: Sequence[str], chosen: Chosen) -> list[str]:
     others = [name for index, name in enumerate(names) if index not in chosen.all and name]
     return [f"{path.name}: columns that are not read: {_named(others)}."] if others else []
-
-
-def _delimiter(header: str, columns: Columns) -> str:
-    """The separator that gives the header most columns of known names, then most columns."""
-    known = {name for of in (*ROLES.values(), *columns.values()) for name in of}
-
-    def fit(delimiter: str) -> tuple[int, int]:
-        cells = [cell.strip().strip('"') for cell in header.split(delimiter)]
-        return sum(cell in known or cell.lower() in known for cell in cells), len(cells)
-
-    return max(_DELIMITERS, key=fit)
 
 
 def _csv_rows(path: Path, text: str, delimiter: str, first: int) -> list[tuple[int, list[str]]]:
@@ -321,16 +318,6 @@ def _csv_rows(path: Path, text: str, delimiter: str, first: int) -> list[tuple[i
     return rows
 
 
-def _refuse_no_header(path: Path, row: tuple[int, list[str]], known: Collection[str]) -> None:
-    line, cells = row
-    image = max(range(len(cells)), key=lambda at: _named_like(known, [cells[at]]))
-    caption = max(range(len(cells)), key=lambda at: _length([cells[at]]))
-    raise OtherFormError(
-        f"{path}, line {line}: expected a header such as image,caption, got {str(cells)[:80]}. "
-        f"Without one, add `--data.columns image={image + 1},caption={caption + 1}`."
-    )
-
-
 def _refuse_swallowed(
     path: Path, rows: Sequence[tuple[int, list[str]]], image: int, delimiter: str
 ) -> None:
@@ -345,8 +332,7 @@ def _refuse_swallowed(
             within = _LINE_END.split(cell) if "\n" in cell or "\r" in cell else ()
             for number, other in enumerate(within):
                 parts = [part.strip().strip('"') for part in other.split(delimiter)]
-                names = any(part in known or is_image_name(part) for part in parts)
-                if len(parts) > 1 and names:
+                if len(parts) > 1 and any(p in known or is_image_name(p) for p in parts):
                     why = (
                         f"the quotation mark before {cell[:40]!r} is not closed in its row, and "
                         f"{other[:60]!r} (line {line + number}) would be part of the text; close "
@@ -418,7 +404,7 @@ def _parquet_rows(
     ends = [0]
     for group in range(file.metadata.num_row_groups):
         ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
-    images, stamp = ParquetImages(path, column, tuple(ends)), stamp_of(path)
+    images = ParquetImages(path, column, tuple(ends))
     named = isinstance(shown, dict) and "path" in shown
     paths: list[Any] = []
     if named:
@@ -431,12 +417,6 @@ def _parquet_rows(
         row = {at: entry.get(names[at]) for at in chosen.all}
         if inside:
             name = paths[index] if named and is_image_name(paths[index]) else None
-            stored = StoredImage(images, index, f"{stamp}/{index}")
-            row[chosen.image] = (name or f"{path.stem}/{index:06}.jpg", stored)
+            name = name or f"{path.stem}/{index:06}.jpg"
+            row[chosen.image] = name, StoredImage(images, index, str(index))
         yield f"row {index}", row
-
-
-def stamp_of(path: Path) -> str:
-    """A file's content for fingerprints of its images: reading all of it would take minutes."""
-    status = path.stat()
-    return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
