@@ -1,11 +1,15 @@
 """What an installation holds: captions without TensorFlow, and a path that wins over a folder."""
 
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.image_files import noise
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +35,29 @@ def test_captions_take_five_packages_and_no_tensorflow(facts):
     train = [line for line in lines if 'extra == "train"' in line]
     assert any(line.startswith("tensorflow") for line in train)
     assert (facts / "top_level.txt").read_text().split() == ["sat_tf"]
+
+
+@pytest.mark.slow
+def test_a_wheel_captions_without_the_checkout_and_tensorflow(tmp_path):
+    source, site = tmp_path / "source", tmp_path / "site"
+    shutil.copytree(ROOT / "sat_tf", source / "sat_tf")
+    for path in (ROOT / "setup.py", *ROOT.glob("requirements*.txt"), *ROOT.glob("*.toml")):
+        shutil.copy(path, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(site)
+    noise(64, 48).save(tmp_path / "photo.png")
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        "sys.modules |= dict.fromkeys(('tensorflow', 'keras', 'training', 'serving'))\n"
+        "from sat_tf.__main__ import main; sys.exit(main(['caption', 'photo.png']))"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("photo.png: ")
+    assert (tmp_path / "captions" / "photo.png").is_file()
 
 
 @pytest.mark.slow

@@ -285,7 +285,9 @@ def report(
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
     evaluate_run(captioner, config.data, config.search, to_dict(config), of_dev)
     renew_limits(folder)
-    print(f"Caption with it: {command_line('training.caption', '--run-dir', run_dir)} PHOTO")
+    print(
+        f"Caption with it: {command_line('sat_tf.inference.caption', '--run-dir', run_dir)} PHOTO"
+    )
     print(*after_training(folder, config, data_dir), sep="\n")
 
 

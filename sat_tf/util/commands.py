@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": ("training.train", "Train a captioner."),
     "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
-    "caption": ("training.caption", "Caption images and draw where each word looked."),
+    "caption": ("sat_tf.inference.caption", "Caption images and draw where each word looked."),
     "inspect": ("training.inspect", "Check a data set before training on it."),
     "standardize": ("training.standardize", "Standardise an encoder's annotations."),
     "compare": ("training.compare", "Compare evaluated runs, with paired intervals."),

@@ -22,7 +22,7 @@ from sat_tf.util.commands import (
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
-    "training.caption": [*FILE, *RUN],
+    "sat_tf.inference.caption": [*FILE, *RUN],
     "training.compare": ["RUN", "RUN"],
     "training.evaluate": RUN,
     "training.inspect": [],
@@ -65,8 +65,8 @@ def test_a_folder_that_is_no_run_is_an_error(name, tmp_path, capsys):
 
 
 def test_a_command_line_can_be_typed_whatever_its_paths_are():
-    line = command_line("training.caption", "--run-dir", Path("my runs/a$"))
-    assert line == "python -m training.caption --run-dir 'my runs/a$'"
+    line = command_line("sat_tf.inference.caption", "--run-dir", Path("my runs/a$"))
+    assert line == "python -m sat_tf.inference.caption --run-dir 'my runs/a$'"
 
 
 def test_a_command_line_goes_on_as_it_began(monkeypatch):

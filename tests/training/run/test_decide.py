@@ -5,8 +5,9 @@ import re
 import pytest
 from PIL import Image
 
+from sat_tf.inference import caption
 from tests.training.small_runs import exit_of
-from training import caption, distill, evaluate, inspect, standardize, train
+from training import distill, evaluate, inspect, standardize, train
 from training.run.decide import check_apart
 
 

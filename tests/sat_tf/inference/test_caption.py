@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sat_tf.inference import caption
+from sat_tf.inference.caption import COLUMNS, main
 from sat_tf.inference.lettering import GLOW
 from tests.image_files import noise
 from tests.page_data import embedded
-from training import caption
-from training.caption import COLUMNS, main
 
 
 @pytest.fixture
