@@ -1,4 +1,4 @@
-"""Evaluation of a captioner: caption a split, score captions and maps, write report and page."""
+"""Evaluation of a captioner: captions a split, scores captions and maps, writes report and page."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.captions import Caption
 from sat_tf.inference.published import read_card
 from sat_tf.inference.run_folder import RunFolder, read_average
+from sat_tf.inference.viewer import common_facts, image_entry, report_page
 from sat_tf.scores.tokens import ScoreTokens
+from sat_tf.util.commands import counted
 from sat_tf.util.fields import to_dict
-from sat_tf.util.files import default_cache_dir
+from sat_tf.util.files import default_cache_dir, write_atomically
 from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.config import DataConfig
 from training.data.dataset import read_split, recorded_data
+from training.data.image_loader import read_image
 from training.data.inputs import open_input_source
 from training.evaluation.bootstrap import Interval
 from training.evaluation.bounds import SAMPLES, Bounds
@@ -34,12 +38,33 @@ from training.evaluation.confidence import (
 )
 from training.evaluation.deletion import SHARES, delete
 from training.evaluation.grounding import BoxGrounding, ground, ground_drawn
-from training.evaluation.page import write_report_page
 from training.evaluation.reading import Reading
-from training.evaluation.report import caption_rows, package_versions, write_evaluation
+from training.evaluation.report import (
+    HEADLINE,
+    SIGNATURE,
+    caption_rows,
+    number,
+    package_versions,
+    score_rows,
+    write_evaluation,
+)
 from training.evaluation.scores import score_captions
 from training.run.checkpoints import unfinished_note
+from training.run.logs import read_scalar
 
+PAGE_FILE = "index.html"
+MAIN = {"cider": "CIDEr", "bleu_4": "BLEU-4", "pointing_game": "Pointing game", "meteor": "METEOR"}
+"""Scores under the first picture, those of the first three that there are."""
+_LEAST_WORDS, _LEAST_BINS = 200, 3  # of the diagram of confidence, and epochs of the curve
+_DIAGRAM = (
+    "Share of predicted next {0} that are right, by the probability given to them (teacher-forced "
+    "over the references). On the diagonal, a probability can be taken at its word; below it, the "
+    "model is too sure. Wider bars hold more {0}."
+)
+_RISK = (
+    "Wrong captions among those that are answered, by the share that is: the least sure are "
+    "left out first. A caption is right if every content word matches a reference."
+)
 MANY_UNKNOWN = 0.1
 """Share of unknown words above which likelihoods say little about captions."""
 
@@ -130,8 +155,8 @@ def evaluate_run(
         "configuration": dict(settings),
     }
     report["seconds"]["evaluation"] = time.monotonic() - start
-    count = len(found.captions)
-    title = f"{settings['recipe']} on {count:,} {split.name} image{'' if count == 1 else 's'}"
+    images = counted(len(found.captions), f"{split.name} image")
+    title = f"{settings['recipe']} on {images}"
     rows = caption_rows(found.captions, found.grounding.by_image)
     write_evaluation(request.out, f"{title}, beam {search.beam}", report, rows)
     print(f"Page: {write_report_page(request.out, title, reading, found, request.figures)}")
@@ -252,3 +277,87 @@ def timed(seconds: dict[str, float], name: str, said: str) -> Iterator[None]:
     start = time.monotonic()
     yield
     seconds[name] = time.monotonic() - start
+
+
+def write_report_page(
+    out: Path, title: str, reading: Reading, found: Evaluation, count: int
+) -> Path:
+    """Writes the page of an evaluation, with the first `count` images; returns its path."""
+    captioner, report = reading.captioner, found.report
+    scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
+    main = [name for name in MAIN if name in scores][:3]
+    rows = [
+        dict(zip(("name", "value", "interval"), row, strict=False))
+        | {"text": HEADLINE[row[0]]}
+        | ({"label": MAIN[row[0]]} if row[0] in main else {})
+        for row in score_rows(scores, report["intervals"])
+    ]
+    rows.sort(key=lambda row: main.index(row["name"]) if row["name"] in main else len(main))
+    charts = reliability_chart(report["calibration"], captioner.vocabulary.unit)
+    if "confidence" in report:
+        lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
+        charts.append({"x": "answered, %", "y": "wrong, %", "lines": lines, "text": _RISK})
+    charts += learning_curve(RunFolder(captioner.path).logs)
+    notes = [*report["notes"], SIGNATURE.format(report["signature"])]
+    common = common_facts(captioner, report["recipe"])
+    images = page_images(reading, found, count)
+    page = report_page(title, images, rows, notes, common, "CIDEr", charts)
+    write_atomically(out / PAGE_FILE, page)
+    return out / PAGE_FILE
+
+
+def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dict[str, Any]]:
+    """Yields the first images of a split as the viewer reads them."""
+    shown = [example for example in reading.split.examples if example.image_id in found.captions]
+    for example in shown[:count]:
+        caption = found.captions[example.image_id]
+        pixels, _ = read_image(example.image, tf.identity)
+        entry = image_entry(reading.captioner, pixels, caption, example.image_id)
+        for word in (word for one in entry["hypotheses"] for word in one["words"]):
+            # Head nouns of the image's references have boxes.
+            if boxes := found.grounding.nouns.get((example.image_id, word["text"])):
+                unique = sorted({tuple(round(float(edge), 4) for edge in box) for box in boxes})
+                word["boxes"] = [list(box) for box in unique]
+        score = found.cider[example.image_id]
+        scores = {"CIDEr": number("cider", score), "log-probability": f"{caption.log_prob:.2f}"}
+        grounding = found.grounding.by_image.get(example.image_id, {})
+        if "pointing_game" in grounding:
+            scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"
+        references = list(example.captions)
+        yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
+
+
+def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> list[dict[str, Any]]:
+    """Returns the chart of accuracy against confidence; none if there are too few words.
+
+    Args:
+        bins: `words`, `confidence` and `accuracy` by bin, see `Reliability`.
+        unit: Name of the tokens.
+    """
+    words, confidence, accuracy = (bins[name] for name in ("words", "confidence", "accuracy"))
+    if words.sum() < _LEAST_WORDS or np.count_nonzero(words) < _LEAST_BINS:
+        return []
+    side = 100 / len(words)
+    share = np.sqrt(words / words.max())
+    bars = []
+    for index in np.flatnonzero(words):
+        centre, half = side * (index + 0.5), side * max(share[index], 0.08) / 2
+        text = (
+            f"{words[index]:,} {unit}, confidence {confidence[index]:.0f} %, "
+            f"right {accuracy[index]:.0f} %"
+        )
+        bars.append([centre - half, centre + half, float(accuracy[index]), text])
+    axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
+    return [axes | {"bars": bars, "text": _DIAGRAM.format(unit)}]
+
+
+def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
+    """Returns the chart of a run's loss over its epochs; none of fewer than three."""
+    parts = {"train": "training", "validation": "dev split"}
+    lines = [
+        {"name": name, "points": [[epoch + 1, value] for epoch, value in points]}
+        for part, name in parts.items()
+        if len(points := read_scalar(log_dir / part, "objective/nll")) >= _LEAST_BINS
+    ]
+    text = "Negative log-likelihood of the references, nats per word, by epoch."
+    return [{"x": "epoch", "y": "nats", "lines": lines, "text": text}] if lines else []

@@ -14,9 +14,8 @@ from training.data.inputs import open_input_source
 from training.data.readers import load_split
 from training.data.readers.scenes import load as load_scenes
 from training.evaluate import main
-from training.evaluation.evaluation import Evaluation
+from training.evaluation.evaluation import Evaluation, page_images
 from training.evaluation.grounding import ground
-from training.evaluation.page import page_images
 from training.evaluation.pointing import SIZES
 from training.evaluation.reading import Reading
 from training.run.config import DataConfig

@@ -14,9 +14,13 @@ from tests.page_data import decode_map, embedded
 from training.data.examples import Split
 from training.data.readers import scenes
 from training.evaluation.confidence import WordConfidence, reliability
-from training.evaluation.evaluation import Evaluation
+from training.evaluation.evaluation import (
+    Evaluation,
+    learning_curve,
+    page_images,
+    reliability_chart,
+)
 from training.evaluation.grounding import BoxGrounding
-from training.evaluation.page import learning_curve, page_images, reliability_chart
 from training.evaluation.reading import Reading
 
 
