@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from sat_tf.inference.lettering import GLOW, INK, PAPER, write_text
+from sat_tf.inference.figures import GLOW, INK, PAPER, write_text
 
 _TILE = 168  # pixels, side
 _SCALE = 3  # of a strip's pixels

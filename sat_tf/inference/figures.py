@@ -1,37 +1,30 @@
 """The attention figure: an image, and under each word a copy lit up where the word looked.
 
-`attention_figure` draws it on a sheet, `attention_frames` as an animation.
+`attention_figure` draws it on a sheet, `attention_frames` as an animation. Text is in Pillow's
+font, or in one of the system's, which Pillow finds by name.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import os
+import re
 import sys
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont, features
 from PIL.PngImagePlugin import PngInfo
 
-from sat_tf.inference.lettering import (
-    FAINT,
-    GLOW,
-    PAPER,
-    Lettering,
-    MissingFontError,
-    clusters,
-    lettering_of,
-    require_fonts,
-    text_width,
-    wrap,
-    write_text,
-)
+from sat_tf.text.detokenize import primary
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import write_atomically
 
+PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 PHOTOGRAPH = 448
 """Side of a photograph under the attention, pixels, where it is not the encoder's input."""
 FIGURE_SUFFIXES = (".png", ".jpg", ".webp")
@@ -43,6 +36,37 @@ _COLUMNS = 6
 _FRAME = 900  # ms per word
 _HEAD = 1024  # bytes
 _GAP = 10  # pixels between tiles
+
+FONTS = (
+    *("DejaVuSans.ttf", "NotoSans-Regular.ttf", "Symbola_hint.ttf"),
+    *("Arial Unicode.ttf", "arial.ttf", "seguisym.ttf", "Nirmala.ttf", "LeelawUI.ttf"),
+    *("msyh.ttc", "YuGothM.ttc", "malgun.ttf", "mmrtext.ttf", "ebrima.ttf"),
+)
+"""Files of fonts that are tried after Noto's for the script of a text."""
+_CJK = {"ja": 0, "ko": 1, "zh": 2, "hant": 3, "tw": 3, "yue": 4, "hk": 4}
+"""Place in Noto's collection of the font that draws Chinese characters as a language does."""
+_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
+"""Languages that letters suggest, by the first word of their Unicode names."""
+_RIGHT_TO_LEFT = re.compile(  # as viewer.js has it
+    "^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|"
+    "fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)"
+    "|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)",
+    re.IGNORECASE,
+)
+
+
+class MissingFontError(ValueError):
+    """Letters that cannot be drawn on this machine: no font has them, or none can join them."""
+
+
+class Lettering(NamedTuple):
+    """The choice of a font and the direction of a text."""
+
+    language: str = ""  # chooses among forms of Chinese characters
+    right_to_left: bool = False
+
+
+PLAIN = Lettering()
 
 
 def attention_figure(
@@ -79,26 +103,26 @@ def attention_figure(
         MissingFontError: Letters that no font of the machine has, or that Pillow cannot join.
         ValueError: Shapes that do not fit each other.
     """
-    caption = " ".join([title or "", *(words if alpha is not None else ())])
-    style = lettering_of(caption, language)
-    require_fonts(caption, style)
+    style = lettering_of(" ".join([title or "", *(words if alpha is not None else ())]), language)
     tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
     words, beta = (words, beta) if alpha is not None else ((), None)
     height, width = tiles[0].shape[:2]
     text = max(10, cell // 10)
-    label = text * (3 if beta is not None else 2)
-    rows, columns = _tile_grid(len(tiles), style)
-    total = len(columns) * (width + _GAP) + _GAP
+    label, leading = text * (3 if beta is not None else 2), round(text * 1.5)
+    rows = -(-len(tiles) // _COLUMNS)
+    columns = -(-len(tiles) // rows)
+    total = columns * (width + _GAP) + _GAP
     lines = wrap(title, text, total - 2 * _GAP, style) if title else []
-    head = len(lines) * round(text * 1.5) + (_GAP // 2 if lines else 0)
-    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), PAPER)
+    head = _GAP + len(lines) * leading + (_GAP // 2 if lines else 0)
+    sheet = Image.new("RGB", (total, head + rows * (height + label) + _GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
     for n, line in enumerate(lines):
         left = total - _GAP - text_width(line, text, style) if style.right_to_left else _GAP
-        write_text(draw, (left, _GAP + n * round(text * 1.5)), line, text, style)
+        write_text(draw, (left, _GAP + n * leading), line, text, style)
     for n, tile in enumerate(tiles):
-        left = _GAP + columns[n % len(columns)] * (width + _GAP)
-        top = _GAP + head + n // len(columns) * (height + label)
+        row, column = divmod(n, columns)
+        column = columns - 1 - column if style.right_to_left else column
+        left, top = _GAP + column * (width + _GAP), head + row * (height + label)
         sheet.paste(Image.fromarray(tile), (left, top))
         below = (left, top + height + text // 3, width)
         if n > 0:
@@ -129,7 +153,6 @@ def attention_frames(
     text, gap = max(12, cell // 16), max(4, cell // 80)
     apart = "" if title == "".join(words) else " "
     style = lettering_of(apart.join(words), language)
-    require_fonts(apart.join(words), style)
     tiles = _attention_tiles(image, words, alpha, cell=cell, **options)
     height, width = tiles[0].shape[:2]
     places, x, line = [], gap, 0
@@ -155,13 +178,6 @@ def attention_frames(
     return frames
 
 
-def _tile_grid(count: int, style: Lettering) -> tuple[int, list[int]]:
-    """Returns the rows of so many tiles, of about one length, and a row's columns in order."""
-    rows = -(-count // _COLUMNS)
-    columns = list(range(-(-count // rows)))
-    return rows, columns[::-1] if style.right_to_left else columns
-
-
 def _attention_tiles(
     image: np.ndarray,
     words: Sequence[str],
@@ -173,8 +189,24 @@ def _attention_tiles(
     """Returns the tiles of `attention_figure`: the image, then one per word, uint8 `[h, w, 3]`."""
     if alpha is None:
         words, alpha, beta = (), np.zeros([0, 1, 1]), None
-    image, alpha = _checked(image, words, alpha, beta, cell)
-    tile = _thumbnail(image, cell)
+    image, alpha = np.asarray(image), np.nan_to_num(np.asarray(alpha, np.float32))
+    if image.ndim == 2:
+        image = np.repeat(image[..., None], 3, axis=-1)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or image.size == 0:
+        got = f"{image.dtype} {image.shape}"
+        raise invalid_value("image", "a uint8 array [H, W, 3]", got)
+    each = f"for each of the {len(words)} words"
+    if alpha.ndim != 3 or len(alpha) != len(words) or 0 in alpha.shape[1:]:
+        raise invalid_value("alpha", f"a map [h, w] {each}", f"shape {alpha.shape}")
+    if beta is not None and np.shape(beta) != (len(words),):
+        raise invalid_value("beta", f"a number {each}", f"shape {np.shape(beta)}")
+    if cell < 16:
+        raise invalid_value("cell", "16 pixels or more", cell)
+    scale = cell / max(image.shape[:2])
+    size = tuple(max(1, round(pixels * scale)) for pixels in image.shape[1::-1])
+    # Drawings of few pixels keep their hard edges; photographs are smoothed.
+    policy = Image.Resampling.BICUBIC if scale < 2 else Image.Resampling.NEAREST
+    tile = np.asarray(Image.fromarray(image).resize(size, policy))
     lit = [_lit(tile, one) for one in alpha]
     if chosen is not None:
         grid = alpha.shape[1:]
@@ -202,25 +234,24 @@ def figure_paths(
     """
     if folder is None:
         return [None] * len(images)
+
+    def key(path: Path) -> str:
+        return os.path.realpath(path).casefold()
+
     folder.mkdir(parents=True, exist_ok=True)
-    taken = {_same_name(image) for image in images}
+    taken = {*map(key, images)}
     paths = []
     for image in images:
         figure, number = folder / f"{image.stem}.{kind}", 2
-        while _same_name(figure) in taken:
+        while key(figure) in taken:
             figure, number = folder / f"{image.stem}-{number}.{kind}", number + 1
-        taken.add(_same_name(figure))
+        taken.add(key(figure))
         if figure.exists() and not is_figure(figure):
             expected = "a folder without other files of the figures' names"
             got = f"{figure}, not a figure of this version: move it, or choose another folder"
             raise invalid_value("folder", expected, got, flag="--out")
         paths.append(figure)
     return paths
-
-
-def _same_name(path: Path) -> str:
-    """Returns a key that is equal for paths of one file, whatever their case."""
-    return os.path.realpath(path).casefold()
 
 
 def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options: Any) -> bool:
@@ -285,32 +316,6 @@ def is_figure(path: Path) -> bool:
         head = file.read(_HEAD)
         file.seek(max(0, path.stat().st_size - _HEAD))  # WebP has the mark there
         return _MARK.encode() in head + file.read()
-
-
-def _checked(image, words, alpha, beta, cell):
-    image, alpha = np.asarray(image), np.asarray(alpha, np.float32)
-    if image.ndim == 2:
-        image = np.repeat(image[..., None], 3, axis=-1)
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or image.size == 0:
-        got = f"{image.dtype} {image.shape}"
-        raise invalid_value("image", "a uint8 array [H, W, 3]", got)
-    each = f"for each of the {len(words)} words"
-    if alpha.ndim != 3 or len(alpha) != len(words) or 0 in alpha.shape[1:]:
-        raise invalid_value("alpha", f"a map [h, w] {each}", f"shape {alpha.shape}")
-    if beta is not None and np.shape(beta) != (len(words),):
-        raise invalid_value("beta", f"a number {each}", f"shape {np.shape(beta)}")
-    if cell < 16:
-        raise invalid_value("cell", "16 pixels or more", cell)
-    return image, np.nan_to_num(alpha)
-
-
-def _thumbnail(image: np.ndarray, side: int) -> np.ndarray:
-    """Resizes an image to `side` pixels on its longer side."""
-    scale = side / max(image.shape[:2])
-    size = tuple(max(1, round(pixels * scale)) for pixels in image.shape[1::-1])
-    # Drawings of few pixels keep their hard edges; photographs are smoothed.
-    policy = Image.Resampling.BICUBIC if scale < 2 else Image.Resampling.NEAREST
-    return np.asarray(Image.fromarray(image).resize(size, policy))
 
 
 def _lit(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -378,3 +383,142 @@ def _write_word(
         word = "".join(parts) + "..."
     position = (left + (width - text_width(word, fitted, style)) / 2, top + (size - fitted) / 2)
     write_text(draw, position, word, fitted, style)
+
+
+# --- text ---
+
+
+def lettering_of(text: str, language: str = "") -> Lettering:
+    """Returns the lettering of a text in a language; most of its letters give the direction."""
+    of_language = _RIGHT_TO_LEFT.search(language)
+    if primary(language) not in _CJK:
+        language = next((_SCRIPTS[one] for one in _scripts(text) if one in _SCRIPTS), language)
+    kinds = [unicodedata.bidirectional(char) for char in text]
+    # In a language from right to left, a name in Latin letters does not turn the line.
+    right = kinds.count("R") + kinds.count("AL")
+    return Lettering(language, right > (0 if of_language else kinds.count("L")))
+
+
+def write_text(
+    draw: ImageDraw.ImageDraw, position: tuple, text: str, size: int, style: Lettering = PLAIN
+) -> None:
+    """Writes a text of `size` pixels from its upper left corner `(x, y)`.
+
+    Raises:
+        MissingFontError: It cannot be drawn; the message names the letters and a remedy.
+    """
+    # Words of all fonts share the base line of Pillow's own.
+    place = round(position[0]), round(position[1]) + _loaded("", size).getmetrics()[0]
+    font, direction = _font(text, size, style)
+    draw.text(place, text, INK, font, anchor="ls", direction=direction)
+
+
+def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
+    """Returns the width of a text of `size` pixels, pixels; see `write_text`."""
+    font, direction = _font(text, size, style)
+    return font.getlength(text, direction=direction)
+
+
+def wrap(text: str, size: int, width: int, style: Lettering = PLAIN) -> list[str]:
+    """Breaks a text into lines of the width, at spaces and within words that are too long."""
+    lines, line = [], ""
+    for letter in clusters(" ".join(text.split())):
+        if line and text_width(line + letter, size, style) > width:
+            head, space, tail = line.rpartition(" ")
+            head, line = (line, "") if letter == " " or not space else (head, tail)
+            lines.append(head)
+        line = (line + letter).lstrip()
+    return [*lines, line] if line else lines
+
+
+def clusters(text: str) -> list[str]:
+    """Splits a text into letters with their marks, which no line divides."""
+    found: list[str] = []
+    for char in unicodedata.normalize("NFC", text):
+        last = found[-1][-1] if found else " "
+        marks = unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf") or char in "\u0e33\u0eb3"
+        # A virama (combining class 9) or a joiner binds the next letter.
+        binds = not char.isspace() and (unicodedata.combining(last) == 9 or last == "\u200d")
+        if found and (marks or binds):
+            found[-1] += char
+        else:
+            found.append(char)
+    return found
+
+
+def _font(text: str, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFont, str | None]:
+    """Loads the font of a text; returns it with the direction, None for that of the letters."""
+    face, raqm = _face(text, style.language), features.check("raqm")
+    if not raqm and (joined := [part for part in clusters(text) if len(part) > 1 or _turns(part)]):
+        raise MissingFontError(
+            f"Pillow cannot order and join the letters {_some(joined)} here, as it has no Raqm: "
+            "install FriBidi (on Debian the package libfribidi0)."
+        )
+    if style.right_to_left and raqm:
+        return _loaded(face[0], size, face[1], ImageFont.Layout.RAQM), "rtl"
+    return _loaded(face[0], size, face[1]), None
+
+
+@functools.lru_cache(maxsize=1024)
+def _face(text: str, language: str) -> tuple[str, int]:
+    """Returns name and index of the first font that has all letters of a text."""
+    faces = [face for face in _faces(text, language) if _loaded(face[0], 32, face[1])]
+    for face in faces:
+        if all(has_glyph(face, char) for char in text):
+            return face
+    letters = clusters(text)
+    lost = [
+        one for one in letters if not any(all(has_glyph(face, c) for c in one) for face in faces)
+    ]
+    raise MissingFontError(
+        f"No font of this machine has the letters {_some(lost or letters)} together: install one "
+        "(on Debian from fonts-noto-core, fonts-noto-cjk or fonts-symbola)."
+    )
+
+
+def _faces(text: str, language: str) -> Iterator[tuple[str, int]]:
+    """Yields name and index of fonts to try; the empty name is Pillow's own."""
+    yield "", 0
+    parts = [part for part in language.lower().split("-") if part in _CJK]
+    if parts:
+        yield "NotoSansCJK-Regular.ttc", _CJK[parts[-1]]
+    yield from ((f"NotoSans{one.title()}-Regular.ttf", 0) for one in dict.fromkeys(_scripts(text)))
+    yield from ((name, 0) for name in FONTS)
+
+
+@functools.lru_cache(maxsize=128)
+def _loaded(
+    name: str, size: int, index: int = 0, engine: ImageFont.Layout | None = None
+) -> ImageFont.FreeTypeFont | None:
+    """Loads a font; None if the machine has none of that name."""
+    try:
+        if name:
+            return ImageFont.truetype(name, size, index, layout_engine=engine)
+        return ImageFont.load_default(size).font_variant(layout_engine=engine)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=65536)
+def has_glyph(face: tuple[str, int], char: str) -> bool:
+    """Returns True if the font draws more than its box for unknown characters."""
+    if char.isspace() or unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
+        return True
+    # Without shaping, which would set a lone mark on a dotted circle.
+    font = _loaded(face[0], 32, face[1], ImageFont.Layout.BASIC)
+    drawn, box = font.getmask(char), font.getmask("\uffff")
+    return (drawn.size, bytes(drawn)) != (box.size, bytes(box))
+
+
+def _turns(text: str) -> bool:
+    return unicodedata.bidirectional(text[0]) in ("R", "AL")
+
+
+def _some(letters: Sequence[str]) -> str:
+    return " ".join(dict.fromkeys(letters))[:40]
+
+
+def _scripts(text: str) -> Iterator[str]:
+    """Yields the first word of each letter's name, which is its script."""
+    names = (unicodedata.name(char, "UNKNOWN") for char in text if not char.isspace())
+    return (name.replace("-", " ").split()[0] for name in names)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from digits.figures import alpha_matrix_figure, glimpse_figure
-from sat_tf.inference.lettering import GLOW
+from sat_tf.inference.figures import GLOW
 
 STRIP = np.zeros([28, 84], np.uint8)
 IMAGE = np.zeros([60, 60], np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images import pillow
-from sat_tf.inference.lettering import lettering_of
+from sat_tf.inference.figures import lettering_of
 from sat_tf.inference.viewer import data_url
 from sat_tf.util.files import write_atomically
 from training.data.examples import Example, Split, StoredImage

@@ -82,7 +82,7 @@ class Validation:
 
     def figures(self) -> dict[str, np.ndarray | str]:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
-        from sat_tf.inference.lettering import MissingFontError
+        from sat_tf.inference.figures import MissingFontError
 
         split = self._captioning.split
         indices = readable_images(split, self._captioning.source, self._fit.figures)

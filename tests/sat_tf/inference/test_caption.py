@@ -11,7 +11,7 @@ from PIL import Image
 
 from sat_tf.inference import caption
 from sat_tf.inference.caption import COLUMNS, main
-from sat_tf.inference.lettering import GLOW
+from sat_tf.inference.figures import GLOW
 from tests.image_files import noise
 from tests.page_data import embedded
 

@@ -6,26 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
-from sat_tf.inference import lettering
+from sat_tf.inference import figures
 from sat_tf.inference.captions import Caption
 from sat_tf.inference.figures import (
+    GLOW,
     attention_figure,
     attention_frames,
     figure_paths,
     save_attention_figure,
     save_figure,
 )
-from sat_tf.inference.lettering import GLOW
 
 GREY = np.full((64, 64, 3), 120, np.uint8)
-
-
-@pytest.fixture(autouse=True)
-def fresh_runs():
-    """No choice of fonts is kept between tests, which change what fonts have."""
-    lettering.font_runs.cache_clear()
-    yield
-    lettering.font_runs.cache_clear()
 
 
 def tile(sheet, number, columns, cell, label):
@@ -107,9 +99,9 @@ def test_beta_and_title_are_drawn():
 
 
 def test_right_to_left_captions_begin_at_the_right(monkeypatch):
-    monkeypatch.setattr(lettering, "has_glyph", lambda *_: True)
     words, alpha = ["\u05d0", "\u05d1"], np.ones((2, 2, 2))
     if features.check("raqm"):
+        monkeypatch.setattr(figures, "has_glyph", lambda *_: True)
         sheet = attention_figure(GREY, words, alpha, title=" ".join(words), cell=80)
         ink = (sheet[:24] < 60).all(-1).any(0).nonzero()[0]  # the title
         assert ink.min() > sheet.shape[1] / 2
@@ -117,14 +109,14 @@ def test_right_to_left_captions_begin_at_the_right(monkeypatch):
 
 
 def test_a_caption_that_cannot_be_drawn_is_a_line_and_no_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(lettering, "has_glyph", lambda face, char: ord(char) < 128)
-    word = "\u72ac\u72ac"
+    monkeypatch.setattr(figures, "FONTS", ())
+    word = "\u0915\u0915"
     caption = Caption(word, (word,), 0.0, 0.0, np.zeros(1), np.ones((1, 2, 2)), None)
     path = tmp_path / "dog.png"
     assert save_attention_figure(path, GREY, caption) is path.exists() is False
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "dog.png: not drawn. No font" in said
-    assert "\u72ac" in said and "fonts-noto-cjk" in said
+    assert "\u0915" in said and "fonts-noto-core" in said
 
 
 def test_a_tile_too_narrow_for_the_number_has_the_bar_alone():

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from sat_tf.inference.lettering import lettering_of
+from sat_tf.inference.figures import lettering_of
 from sat_tf.inference.viewer import asset, crop_of, hypothesis_data, report_page
 from tests.page_data import decode_map, embedded
 
