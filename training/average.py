@@ -22,8 +22,7 @@ from training.data.dataset import read_data_dir
 from training.run.config import read_run_config, to_text
 
 RELATED = 0.5
-"""Least cosine of two decoders' matrices. Of independent runs it is near 0, of runs that started
-from one another above 0.8."""
+"""Least cosine of two decoders' matrices: independent runs have 0.0, related ones above 0.8."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,10 @@ class Arguments:
     """Average the weights of runs that started from one another."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Two or more finished runs, or published captioners by folder or name; settings without
-    weights are those of the last one."""
+    """Two or more finished runs or published captioners; settings without weights are the last
+    one's."""
     run_dir: Path
-    """Folder of the average, to be evaluated, exported and so on like a run's."""
+    """Folder of the average."""
     shares: tuple[float, ...] = ()
     """Weight of each run in the mean, 0 to 1, with sum 1; equal by default."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
@@ -42,52 +41,44 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = parse_flags(Arguments, argv, "training.average")
-    return exit_status(lambda: run(arguments))
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "training.average")))
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments) -> None:
     """Averages the runs and says what to do next."""
     check_fields(arguments.search)
-    shares = resolve_shares(arguments.runs, arguments.shares)
-    average(arguments.runs, shares, arguments.run_dir, arguments.search)
+    runs, out = arguments.runs, arguments.run_dir
+    shares = resolve_shares(runs, arguments.shares)
+    average(runs, shares, out, arguments.search)
     from training.run.checkpoints import unfinished_note
 
-    for path, share in zip(arguments.runs, shares, strict=True):
-        print(f"{share:6.3f}  {path}")
-        for note in unfinished_note(published.locate(path)):
-            print(f"        Note: {note}")
-    print(f"Average: {arguments.run_dir}")
-    command = command_line("training.evaluate", "--run-dir", arguments.run_dir)
-    known = read_data_dir(RunFolder(arguments.run_dir)) is not None
-    print(f"Score it: {command}{'' if known else ' --data-dir DIR'}")
-    return 0
+    for path, share in zip(runs, shares, strict=True):
+        notes = (f"; note: {note}" for note in unfinished_note(published.locate(path)))
+        print(f"{share:6.3f}  {path}{''.join(notes)}")
+    data_dir = "" if read_data_dir(RunFolder(out)) else " --data-dir DIR"
+    print(f"Score it: {command_line('training.evaluate', '--run-dir', out)}{data_dir}")
 
 
-def resolve_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float, ...]:
+def resolve_shares(runs: Sequence[Path], shares: Sequence[float]) -> Sequence[float]:
     """Returns the share of each run, equal ones by default.
 
     Raises:
         ValueError: There are fewer than two runs, or one twice, or the shares do not fit them.
     """
-    different = len({path.resolve() for path in runs})
-    if different < 2 or different < len(runs):
-        got = " ".join(map(str, runs)) or "none"
-        raise invalid_value("runs", "two or more, all different", got)
-    if not shares:
-        return (1.0 / len(runs),) * len(runs)
+    if not 2 <= len(runs) == len({path.resolve() for path in runs}):
+        raise invalid_value("runs", "two or more, all different", " ".join(map(str, runs)))
+    shares = shares or (1.0 / len(runs),) * len(runs)
     whole = math.isclose(math.fsum(shares), 1.0, abs_tol=1e-6)
-    if len(shares) != len(runs) or not whole or not all(0.0 <= share <= 1.0 for share in shares):
+    if len(shares) != len(runs) or not whole or min(shares) < 0.0:
         expected = f"{len(runs)} numbers from 0 to 1 that sum to 1"
         raise invalid_value("--shares", expected, " ".join(map(str, shares)))
-    return tuple(shares)
+    return shares
 
 
 def average(runs: Sequence[Path], shares: Sequence[float], out: Path, search: SearchFlags) -> None:
     """Writes `sum_i share_i theta_i` as a folder like a run's.
 
-    Weights that were initialised independently differ in what they stand for, so that their mean
-    is meaningless: such runs are refused.
+    The mean of weights that were initialised independently is meaningless: such runs are refused.
 
     Args:
         runs: The runs.
@@ -119,9 +110,8 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path, search: Se
         start_from(path, model, captioner.vocabulary, "runs", "argument")
         matrices = [w.numpy().ravel() for w in model.decoder.weights if len(w.shape) > 1]
         flat = np.concatenate(matrices).astype(np.float64)
-        flat /= np.linalg.norm(flat)
         first = flat if first is None else first
-        if first @ flat < RELATED:
+        if first @ flat < RELATED * np.linalg.norm(first) * np.linalg.norm(flat):
             expected = "runs that started from one another, or from the same run (`--init-from`)"
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
         weights = [w for layer in model.saved_layers().values() for w in layer.weights]
@@ -131,8 +121,9 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path, search: Se
     for mean, weight in zip(total, weights, strict=True):
         weight.assign(mean)
     with exclusive_lock(out):
-        told = dict(zip(map(str, runs), shares, strict=True))
-        claim_average(out, folders[-1], to_text(config), told)
+        claim_average(
+            out, folders[-1], to_text(config), dict(zip(map(str, runs), shares, strict=True))
+        )
         save_weights(model, RunFolder(out).best_weights)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sat_tf.config import JOIN, EncoderConfig, weights_files
+from sat_tf.config import HUB, JOIN, EncoderConfig, weights_files
 from sat_tf.layers.encoder_names import check_encoder
 from sat_tf.util.commands import check_file, exit_status, loading
 from sat_tf.util.errors import invalid_value
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import keras
 
 _BATCH = 8
-RECTIFIED = ("vgg16", "vgg19")
-"""Backbones whose annotations are a convolution's, rectified."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     return exit_status(lambda: run(parse_settings(*asked)))
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments) -> None:
     """Measures the channels on training images and writes the weights, whole or not at all."""
     config, out = arguments.config, arguments.out
     check_files(config.encoder, out)
@@ -70,7 +68,6 @@ def run(arguments: Arguments) -> int:
         split = load_split(config.data, "train", arguments.data_dir)
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]
     examples, encoder = [split.examples[index] for index in order], config.encoder
-    # Beside the file, for a rename: it appears, or is replaced, once it is whole.
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         whole = Path(folder) / out.name
         if arguments.compact:
@@ -85,26 +82,21 @@ def run(arguments: Arguments) -> int:
         f"and deviations of {deviation.min():.2f} to {deviation.max():.2f}, over "
         f"{len(examples):,} images."
     )
-    return 0
 
 
 def check_files(encoder: EncoderConfig, out: Path) -> None:
-    """Checks that there is an encoder to standardise, before TensorFlow is loaded.
+    """Checks names before TensorFlow is loaded.
 
     Raises:
         ValueError: The message names the flag.
     """
     check_encoder(encoder)
-    if not (encoder.name.startswith(("keras_hub:", "vgg")) or JOIN in encoder.name):
+    parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
+    if len(parts) == 1 and not encoder.name.startswith((HUB, "vgg")):
         expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
         raise invalid_value("--encoder.name", expected, encoder.name, "key")
-    parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
-    files *= len(parts) if files == ["imagenet"] else 1  # of each
-    usable = (
-        Path(file).is_file() or (file == "imagenet" and not part.startswith("keras_hub:"))
-        for part, file in zip(parts, files, strict=False)  # one file may hold all
-    )
-    if not files or not all(usable):
+    downloaded = not any(part.startswith(HUB) for part in parts)
+    if not files or not all(Path(f).is_file() or (f == "imagenet" and downloaded) for f in files):
         expected = "weights files, or `imagenet` for networks of keras.applications"
         raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
     if not out.name.endswith(".weights.h5"):
@@ -114,10 +106,7 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
 def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.ndarray]:
     """Measures mean and standard deviation of every channel, `[D]` each, over all locations.
 
-    Args:
-        encoder: The encoder.
-        examples: Images; unreadable ones are skipped.
-        resize: Its policy, `crop` or `squash`.
+    Unreadable images are skipped.
 
     Raises:
         DataError: No image can be read.
@@ -129,11 +118,11 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
 
     annotate = compile_encoder(encoder, _BATCH)
     loader = ImageLoader(examples, encoder.image_size, resize)
-    count, total, squares = 0, np.zeros(encoder.annotation_dim), np.zeros(encoder.annotation_dim)
+    count, total, squares = 0, 0.0, 0.0
     with progress_bar(len(examples), "Annotations", "images", True) as bar:
         for pixels, valid in loader.batches(range(len(examples)), _BATCH):
             rows = annotate(pixels)[: len(valid)][valid].astype(np.float64)
-            rows = rows.reshape(-1, rows.shape[-1])
+            rows = rows.reshape(-1, encoder.annotation_dim)
             count += len(rows)
             total += rows.sum(axis=0)
             squares += np.square(rows).sum(axis=0)
@@ -160,25 +149,23 @@ def standardize(
         mean: `[D]`, of the annotations.
         deviation: `[D]`, above 0.
     """
-    import keras
-
     from sat_tf.layers import patch_encoders
     from sat_tf.layers.backbones import DEFAULT_TAPS, STANDARDIZE
 
     network = _loaded(config)
     if JOIN in config.name:
         norm = network.get_layer(STANDARDIZE)
-        before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
+        before = np.sqrt(norm.moving_variance)
         norm.moving_mean.assign(norm.moving_mean + mean * before)
         norm.moving_variance.assign((deviation * before) ** 2)
-    elif config.name in RECTIFIED:
-        layer = network.get_layer(config.layer or DEFAULT_TAPS[config.name])
-        for weight in layer.weights:
-            weight.assign(weight / deviation)
-    else:
+    elif config.name.startswith(HUB):
         norm = patch_encoders.final_norm(network, config.name)
         norm.gamma.assign(norm.gamma / deviation)
         norm.beta.assign((norm.beta - mean) / deviation)
+    else:
+        layer = network.get_layer(config.layer or DEFAULT_TAPS[config.name])
+        for weight in layer.weights:
+            weight.assign(weight / deviation)
     network.save_weights(target)
 
 
@@ -198,23 +185,19 @@ def _loaded(config: EncoderConfig) -> keras.Model:
     """Returns the network with its weights, a transformer at its original size."""
     import keras
 
-    from sat_tf.layers import patch_encoders
-    from sat_tf.layers.backbones import build, load_weights, whole
+    from sat_tf.layers import backbones, patch_encoders
 
-    name = config.name
-    if name in RECTIFIED:  # whole: the file of its weights is
-        pretrained = config.weights == "imagenet"
-        network = whole(name, config.image_size, pretrained)
-        if not pretrained:
-            load_weights(network, str(config.weights), name)
-        return network
+    name, weights, pixels = config.name, config.weights, config.image_size
     if JOIN in name:
-        policy = keras.DTypePolicy("float32")
-        parts = config.layer, config.weights, policy
-        return build(name, config.image_size, *parts)[0]
-    backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
-    backbone.load_weights(str(config.weights))
-    return backbone
+        return backbones.build(name, pixels, config.layer, weights, keras.DTypePolicy("float32"))[0]
+    if not name.startswith(HUB):  # whole: the file of its weights is
+        network = backbones.whole(name, pixels, weights == "imagenet")
+        if weights != "imagenet":
+            backbones.load_weights(network, str(weights), name)
+        return network
+    network = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
+    network.load_weights(str(weights))
+    return network
 
 
 if __name__ == "__main__":
