@@ -29,7 +29,7 @@ from training.data.config import DataConfig
 from training.data.dataset import common_data_dir
 from training.data.examples import Split, canonical_split
 from training.data.readers import load_split
-from training.evaluation.bootstrap import SAMPLES, few_images_note, resampled_means
+from training.evaluation.bootstrap import SAMPLES, Interval, few_images_note, resampled_means
 from training.evaluation.pointing import SIZES, sums_and_sizes
 from training.evaluation.report import (
     CAPTIONS_FILE,
@@ -67,8 +67,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = parse_flags(Arguments, argv, "training.compare")
-    return exit_status(lambda: print(run(arguments)))
+    return exit_status(lambda: print(run(parse_flags(Arguments, argv, "training.compare"))))
 
 
 def run(arguments: Arguments) -> str:
@@ -94,13 +93,11 @@ def evaluation_folder(path: Path, split: str) -> Path:
     Raises:
         ValueError: There is no evaluation on that split.
     """
-    folder = path
-    if not (path / REPORT_FILE).is_file():
-        folder = RunFolder(output_dir(path)).evaluation(split)
-    if not path.is_dir():
-        locate(path)  # names what was probably meant
+    if (path / REPORT_FILE).is_file():
+        return path
+    run, folder = RunFolder(locate(path)), RunFolder(output_dir(path)).evaluation(split)
     if not (folder / REPORT_FILE).is_file():
-        if not RunFolder(locate(path)).config.is_file():
+        if not run.config.is_file():
             raise ValueError(f"{path} is no run and holds no evaluation: it has no {REPORT_FILE}.")
         command = command_line("training.evaluate", "--run-dir", path, "--split", split)
         raise ValueError(f"{folder / REPORT_FILE} is missing: first run `{command}`.")
@@ -118,10 +115,10 @@ class Evaluated:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:
-        """Reads a report with its captions and their grounding.
+        """Reads an evaluation.
 
         Raises:
-            ValueError: One is missing, or the report is of something else or on another split.
+            ValueError: A file is missing, or the report is of something else or on another split.
         """
         file, path = folder / REPORT_FILE, folder / CAPTIONS_FILE
         try:
@@ -135,8 +132,7 @@ class Evaluated:
             raise ValueError(f"{folder} is an evaluation on {found}: expected one on {split}.")
         if not path.is_file():
             raise ValueError(f"{path} is missing: run `python -m training.evaluate` again.")
-        captions = parse_captions(path.read_bytes(), path)
-        return cls(folder, report, captions, read_grounding(path))
+        return cls(folder, report, parse_captions(path.read_bytes(), path), read_grounding(path))
 
     @property
     def data(self) -> DataConfig:
@@ -177,26 +173,30 @@ def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
         means = [np.mean(own, axis=0) for own in _by_system(sums, seeds)]
         table[name] = [one.sum() / sizes.sum() for one in means]
         differences[name] = [resampled_means(other - means[0], sizes) for other in means[1:]]
-    labels = LABELS[: 1 + len(others)]
-    rows = [[name, *(number(name, value) for value in own)] for name, own in table.items()]
+    lines = [f"{split.name}, {len(shared)} images, {SAMPLES} resamples", ""]
+    lines += [*_tables(table, differences), f"Signature: {scores[0].signature}"]
+    lines += _notes([one.notes for one in scores], seeds)
+    lines += [f"Note: {note}" for note in (*few_images_note(len(shared)), *left_out)]
+    if extra := {image_id for one in found for image_id in one.captions} - shared:
+        some = f"{len(extra)}, such as {min(extra)!r}"
+        lines.append(f"Note: skipped images that only some have captioned: {some}.")
+    return lines
+
+
+def _tables(
+    scores: Mapping[str, Sequence[float]], differences: Mapping[str, Sequence[Interval]]
+) -> list[str]:
+    """Formats the scores of each system, and the differences of all from the first one."""
+    labels = LABELS[: len(next(iter(scores.values())))]
+    rows = [[name, *(number(name, value) for value in own)] for name, own in scores.items()]
     pairs = [["", *(cell for b in labels[1:] for cell in (f"{b} - {LABELS[0]}", "95 % interval"))]]
     for name, intervals in differences.items():
         pairs.append([name])
         for one in intervals:
             by, low, high = (number(name, value, sign="+") for value in one)
             pairs[-1] += [by, "" if math.isnan(one.low) else f"[{low}, {high}]"]
-    lines = [f"{split.name}, {len(shared)} images, {SAMPLES} resamples", ""]
-    lines += [text_table([["", *labels], *rows]), ""]
-    lines += [text_table(pairs, left=range(0, 2 * len(labels) - 1, 2)), ""]
-    lines += [f"Signature: {scores[0].signature}", *_notes([one.notes for one in scores], seeds)]
-    lines += [f"Note: {note}" for note in (*few_images_note(len(shared)), *left_out)]
-    extra = {image_id for one in found for image_id in one.captions} - set(references)
-    if extra:
-        lines.append(
-            f"Note: skipped images that only some have captioned: {len(extra)}, such as "
-            f"{min(extra)!r}."
-        )
-    return lines
+    table = text_table([["", *labels], *rows])
+    return [table, "", text_table(pairs, left=range(0, 2 * len(labels) - 1, 2)), ""]
 
 
 def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
@@ -205,16 +205,12 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
     Raises:
         ValueError: One was evaluated on other images or captions.
     """
-    name, data = found[0].report["split"], found[0].data
-    split = load_split(data, name, data_dir)
-    fingerprint, where = split.fingerprint(), data_dir or f"seed {data.seed}"
+    split = load_split(found[0].data, found[0].report["split"], data_dir)
     for one in found:
-        if one.report["split_fingerprint"] != fingerprint:
+        if one.report["split_fingerprint"] != split.fingerprint():
             raise ValueError(
                 f"{one.folder} was evaluated on other images or captions than the present "
-                f"{split.name} split of {data.name} ({where}, limit {data.limit}): "
-                f"expected the fingerprint {fingerprint[:12]}..., got "
-                f"{one.report['split_fingerprint'][:12]}..."
+                f"{split.name} split of {found[0].data.name}, {data_dir or 'drawn'}."
             )
     return split
 
@@ -227,13 +223,10 @@ def common_tokens(
     Raises:
         ValueError: Their languages differ, or their tokenisers if none is given.
     """
-    ways: dict[tuple[str, ScoreTokens], Path] = {}
-    defaults = set()
-    for one in found:
-        default = default_tokens(**one.data.splitting)
-        defaults.add(default)
-        used = one.report["tokeniser"] if "signature" in one.report else default
-        ways.setdefault((primary(one.data.language), score_tokens or used), one.folder)
+    ways = {
+        (primary(one.data.language), score_tokens or one.report["tokeniser"]): one.folder
+        for one in found
+    }
     if len(ways) > 1:
         (first, folder), (other, its_folder), *_ = ways.items()
         raise ValueError(
@@ -242,7 +235,7 @@ def common_tokens(
             "--captions`."
         )
     ((_, name),) = ways
-    return None if defaults == {name} else name
+    return None if {default_tokens(**one.data.splitting) for one in found} == {name} else name
 
 
 def grounded(
@@ -255,7 +248,7 @@ def grounded(
         that it is over. And a note on scores over different phrases, which are left out.
     """
     scores, left_out = {}, []
-    boxes = {(one.report.get("grounding") or {}).get("boxes") for one in found} - {None}
+    boxes = {one.report.get("grounding", {}).get("boxes") for one in found} - {None}
     for name in SIZES:
         read = [sums_and_sizes(one.grounding, name, image_ids) for one in found]
         if any(one is None for one in read):
@@ -271,16 +264,12 @@ def grounded(
 
 def _notes(of_each: Sequence[Sequence[str]], seeds: int) -> list[str]:
     """Each note once, with the labels of the systems it is about, unless it is all."""
-    labels: dict[str, list[str]] = {}
-    for index, notes in enumerate(of_each):
-        for note in notes:
-            labels.setdefault(note, []).append(LABELS[index // seeds])
-    return [
-        f"Note: {note}"
-        if len(about) == len(of_each)
-        else f"Note on {', '.join(dict.fromkeys(about))}: {note}"
-        for note, about in labels.items()
-    ]
+    lines = []
+    for note in dict.fromkeys(note for notes in of_each for note in notes):
+        about = [LABELS[n // seeds] for n, notes in enumerate(of_each) if note in notes]
+        labels = "" if len(about) == len(of_each) else f" on {', '.join(dict.fromkeys(about))}"
+        lines.append(f"Note{labels}: {note}")
+    return lines
 
 
 if __name__ == "__main__":

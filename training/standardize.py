@@ -95,8 +95,12 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
     if len(parts) == 1 and not encoder.name.startswith((HUB, "vgg")):
         expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
         raise invalid_value("--encoder.name", expected, encoder.name, "key")
-    downloaded = not any(part.startswith(HUB) for part in parts)
-    if not files or not all(Path(f).is_file() or (f == "imagenet" and downloaded) for f in files):
+    files *= len(parts) if len(files) == 1 else 1  # `imagenet`, or one file of all
+    usable = (
+        Path(file).is_file() or (file == "imagenet" and not part.startswith(HUB))
+        for part, file in zip(parts, files, strict=False)
+    )
+    if not files or not all(usable):
         expected = "weights files, or `imagenet` for networks of keras.applications"
         raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
     if not out.name.endswith(".weights.h5"):

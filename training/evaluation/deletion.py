@@ -1,9 +1,8 @@
 """The deletion test: how much a word depends on the places that its map lights up.
 
-A map that points at the thing named need not be what the captioner used. So the annotations where
-a content word's map is largest are replaced by the mean annotation of training images, and the
-caption is read again: by how much does the word's log-probability fall? Beside it, as many places
-of three controls.
+The annotations where a content word's map is largest are replaced by the mean annotation of
+training images, and the caption is read again: by how much does the word's log-probability fall?
+Three controls replace as many other places.
 
 References:
     Petsiuk et al. (2018), "RISE", arXiv:1806.07421 (deletion as a test of maps).
@@ -20,7 +19,7 @@ import numpy as np
 from sat_tf.inference.captions import Caption
 from sat_tf.scores.meteor_words import function_words
 from sat_tf.text.vocabulary import END, START
-from training.evaluation.bootstrap import Interval, interval_over_images
+from training.evaluation.bootstrap import interval_over_images
 from training.evaluation.pointing import over_images
 from training.evaluation.reading import Reading
 
@@ -28,9 +27,6 @@ SHARES = (10, 20, 30)
 """Percent of the locations that are replaced."""
 CONTROLS = ("random", "other", "centre")
 """Random locations, those of another content word's map, those nearest to the middle."""
-
-Span = tuple[int, int]
-"""First and last token of a word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,28 +46,25 @@ class Deletion:
     def details(self) -> dict[str, Any]:
         """Returns the report's section: words, images, and by share means of the falls.
 
-        Beside them the paired differences from the controls, and `ratio`, the fall at attended
-        locations over that at random ones, NaN if these cost nothing. Each has its interval,
-        images drawn with all their words.
+        Also the paired differences from the controls, and `ratio`, the fall at attended locations
+        over that at random ones, NaN if these cost nothing. Each has its interval, images drawn
+        with all their words.
         """
-        found: dict[str, Any] = {"words": len(self.words), "images": len(set(self.images))}
+        _, image = np.unique(self.images, return_inverse=True)
+        found: dict[str, Any] = {"words": len(self.words), "images": int(image.max()) + 1}
         for share in SHARES:
             falls = {kind: self.falls[kind, share] for kind in ("attended", *CONTROLS)}
             values = falls | {f"over_{k}": falls["attended"] - falls[k] for k in CONTROLS}
-            ones = np.ones(len(self.images))
-            section = {name: over_images(self.images, ones, each) for name, each in values.items()}
-            found[f"{share}"] = section | {"ratio": self._ratio(falls["attended"], falls["random"])}
+            ones = np.ones(len(image))
+            section = {name: over_images(image, ones, each) for name, each in values.items()}
+            own, control = (np.bincount(image, falls[kind]) for kind in ("attended", "random"))
+
+            def ratio(weights: np.ndarray, own=own, control=control) -> np.ndarray:
+                below = weights @ control
+                return (weights @ own) / np.where(below > 0.0, below, np.nan)
+
+            found[f"{share}"] = section | {"ratio": interval_over_images(ratio, len(own))}
         return found
-
-    def _ratio(self, falls: np.ndarray, others: np.ndarray) -> Interval:
-        _, image = np.unique(self.images, return_inverse=True)
-        own, control = (np.bincount(image, each) for each in (falls, others))
-
-        def ratio(weights: np.ndarray) -> np.ndarray:
-            below = weights @ control
-            return (weights @ own) / np.where(below > 0.0, below, np.nan)
-
-        return interval_over_images(ratio, len(own))
 
 
 def delete(reading: Reading, captions: Mapping[str, Caption], mean: np.ndarray) -> Deletion:
@@ -109,7 +102,7 @@ def _falls(
     reading: Reading,
     annotations: np.ndarray,
     tokens: np.ndarray,
-    spans: Sequence[Span],
+    spans: Sequence[tuple[int, int]],
     mean: np.ndarray,
     random: np.random.Generator,
 ) -> dict[tuple[str, int], list[float]]:
@@ -117,26 +110,20 @@ def _falls(
     log_lik, alpha = (part[0] for part in reading.words(annotations, [tokens]))
     maps = np.stack([alpha[first : last + 1].mean(axis=0) for first, last in spans])
     orders = orders_of(maps, reading.captioner.grid, random)
-    stacked = np.concatenate([*orders.values()])
-    chosen, read = [], {}
-    for share in SHARES:
-        count = max(1, round(share * maps.shape[1] / 100))
-        # The control `other` and the centre have sets of locations in common.
-        sets, rows = np.unique(np.sort(stacked[:, :count]), axis=0, return_inverse=True)
-        for kind, own in zip(
-            orders, np.split(rows.reshape(-1) + len(chosen), len(orders)), strict=True
-        ):
-            read[kind, share] = own
-        chosen += [*sets]
-    altered = np.repeat(annotations, len(chosen), axis=0)
-    for one, places in zip(altered, chosen, strict=True):
-        one[places] = mean
-    after, _ = reading.words(altered, [tokens] * len(chosen))
-    fall = log_lik - after
-    return {
-        kind: [float(fall[row, a : b + 1].sum()) for row, (a, b) in zip(rows, spans, strict=True)]
-        for kind, rows in read.items()
-    }
+    counts = {share: max(1, round(share * maps.shape[1] / 100)) for share in SHARES}
+    kinds = [(kind, share) for share in SHARES for kind in orders]
+    chosen = [tuple(sorted(row[: counts[share]])) for kind, share in kinds for row in orders[kind]]
+    sets = {places: number for number, places in enumerate(dict.fromkeys(chosen))}
+    altered = np.repeat(annotations, len(sets), axis=0)
+    for one, places in zip(altered, sets, strict=True):
+        one[list(places)] = mean
+    after, _ = reading.words(altered, [tokens] * len(sets))
+    rows = [after[sets[places]] for places in chosen]
+    falls = [
+        float((log_lik - row)[first : last + 1].sum())
+        for row, (first, last) in zip(rows, [*spans] * len(kinds), strict=True)
+    ]
+    return {kind: falls[n * len(spans) : (n + 1) * len(spans)] for n, kind in enumerate(kinds)}
 
 
 def orders_of(
