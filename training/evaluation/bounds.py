@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.inference.captioning import TrainedCaptioner
-from sat_tf.layers.decoder import Attended, AttentionOutput, RNNDecoder
+from sat_tf.layers.decoder import RNNDecoder
 from sat_tf.layers.lstm import State, unroll
 from sat_tf.objectives.estimators import by_sample, importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
@@ -57,27 +57,23 @@ class Bounds:
             nats per caption, all from the same samples in groups of M; `nwgm_gap` and
             `forward_gap`, nats per word (`nwgm_gaps`).
         """
-        sums = dict.fromkeys(self._names, 0.0)
+        sums = 0.0
         for number, start in enumerate(range(0, len(self), _CAPTIONS)):
             part = slice(start, start + _CAPTIONS)
             annotations = self._reading.annotations(self._images[part])
             tokens = tf.constant(pad_tokens(self._tokens[part]))
             found = self._compiled(annotations, tokens, tf.constant([0, number]))
-            for name, total in zip(sums, found.numpy(), strict=True):
-                sums[name] += float(total)
+            sums = sums + found.numpy().astype(np.float64)
         words = sum(len(tokens) - 1 for tokens in self._tokens)
+        bounds = (f"importance_weighted_bound_{m}" for m in GROUPS if 1 < m <= self._samples)
+        names = ("elbo", *bounds, "nwgm_gap", "forward_gap")
         return {
-            name: total / (words if name.endswith("_gap") else len(self))
-            for name, total in sums.items()
+            name: float(total) / (words if name.endswith("_gap") else len(self))
+            for name, total in zip(names, sums, strict=True)
         }
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        bounds = (f"importance_weighted_bound_{m}" for m in GROUPS if 1 < m <= self._samples)
-        return "elbo", *bounds, "nwgm_gap", "forward_gap"
-
     def _measure(self, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Sums the bounds and gaps over a batch, in the order of the names."""
+        """Sums the bounds and gaps over a batch."""
         decoder = self._reading.captioner.model.decoder
         log_lik = sampled_log_likelihood(decoder, annotations, tokens, self._samples, seed)
         steps = tf.shape(log_lik)[2]
@@ -95,7 +91,7 @@ class Bounds:
 def quick_bounds(
     captioner: TrainedCaptioner, split: Split, source: InputSource
 ) -> Callable[[], dict[str, float]]:
-    """Returns what measures the bounds on so few images that it takes seconds."""
+    """Returns a function that measures the bounds on few images, in seconds."""
     return Bounds(Reading(captioner, split, source), _QUICK_IMAGES, _QUICK_SAMPLES).measure
 
 
@@ -147,11 +143,24 @@ def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> 
         Xu et al. (2015), Sec. 4.2, arXiv:1502.03044; Baldi & Sadowski (2014).
     """
     attended, first = decoder.begin(annotations)
+    locations, annotation_dim = attended.annotations.shape[1:]
+
+    def read(words: tf.Tensor, contexts: tf.Tensor, state: State) -> tuple[tf.Tensor, State]:
+        """Reads previous words with given contexts; returns logits and the next state."""
+        embeddings = decoder.embedding(words)
+        gates = decoder.cell.project_words(embeddings), decoder.cell.project_context(contexts)
+        after = decoder.cell.step(*gates, state)
+        return decoder.deep_output(after.hidden, contexts, embeddings), after
 
     def step(words_t: tf.Tensor, state: State) -> tuple[NWGMGaps, State]:
         attention = decoder.attend(attended, state, "expectation")
-        logits, after = _read(decoder, words_t, attention.context, state)
-        by_location = _logits_by_location(decoder, attended, words_t, state, attention)
+        logits, after = read(words_t, attention.context, state)
+        # Each location as the context, in a batch of B L rows.
+        beta = tf.cast(attention.beta[:, tf.newaxis, tf.newaxis], attended.annotations.dtype)
+        contexts = tf.reshape(beta * attended.annotations, [-1, annotation_dim])
+        repeated, *states = (tf.repeat(rows, locations, axis=0) for rows in (words_t, *state))
+        by_location, _ = read(repeated, contexts, State(*states))
+        by_location = tf.reshape(by_location, [-1, locations, decoder.vocabulary_size])
         log_alpha = tf.nn.log_softmax(attention.alignment_scores)[..., tf.newaxis]
         expected = tf.reduce_logsumexp(log_alpha + tf.nn.log_softmax(by_location), axis=1)
         geometric = tf.reduce_sum(tf.exp(log_alpha) * by_location, axis=1)
@@ -161,33 +170,6 @@ def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> 
     outputs = NWGMGaps(tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.float32))
     gaps, _ = unroll(step, first, tf.transpose(words), outputs)
     return NWGMGaps(*map(tf.transpose, gaps))
-
-
-def _logits_by_location(
-    decoder: RNNDecoder,
-    attended: Attended,
-    words: tf.Tensor,
-    state: State,
-    attention: AttentionOutput,
-) -> tf.Tensor:
-    """Logits with each location as the context, `[B, L, K]`."""
-    annotations = attended.annotations
-    locations = annotations.shape[1]
-    beta = tf.cast(attention.beta[:, tf.newaxis, tf.newaxis], annotations.dtype)
-    contexts = tf.reshape(beta * annotations, [-1, annotations.shape[-1]])
-    words, *state = (tf.repeat(rows, locations, axis=0) for rows in (words, *state))
-    logits, _ = _read(decoder, words, contexts, State(*state))
-    return tf.reshape(logits, [-1, locations, decoder.vocabulary_size])
-
-
-def _read(
-    decoder: RNNDecoder, words: tf.Tensor, contexts: tf.Tensor, state: State
-) -> tuple[tf.Tensor, State]:
-    """Reads previous words with given contexts, one per row; returns logits and next state."""
-    embeddings = decoder.embedding(words)
-    gates = decoder.cell.project_words(embeddings), decoder.cell.project_context(contexts)
-    after = decoder.cell.step(*gates, state)
-    return decoder.deep_output(after.hidden, contexts, embeddings), after
 
 
 def _divergence(log_p: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:

@@ -1,8 +1,4 @@
-"""BLEU, METEOR, CIDEr and ROUGE-L of generated captions, on the 0-100 scale.
-
-The contribution of each image is kept, so that corpus scores can be recomputed for any resample of
-the images, which gives their intervals.
-"""
+"""BLEU, METEOR, CIDEr and ROUGE-L of generated captions, 0-100, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -124,22 +120,19 @@ def score_captions(
             notes.append(f"METEOR is left out: {error}")
     kind = "characters" if characters else "words"
     means = {"cider": cider_scores(*texts), "rouge_l": rouge_scores(*texts)}
-    per_image |= means
     scores |= {name: float(np.mean(values)) for name, values in means.items()}
-    notes += _undefined_note(scores, kind)
-    with_meteor = None if rows is None else str(tables)
     return CaptionScores(
-        scores,
-        tuple(candidates),
-        per_image,
-        bleu,
-        chosen,
-        rows,
-        notes,
-        signature(chosen, language, texts[1], with_meteor),
-        tables,
-        verdict(candidates, *texts, kind),
-        right,
+        scores=scores,
+        image_ids=tuple(candidates),
+        per_image=per_image | means,
+        bleu=bleu,
+        tokeniser=chosen,
+        meteor=rows,
+        notes=notes + _undefined_notes(scores, kind),
+        signature=signature(chosen, language, texts[1], None if rows is None else str(tables)),
+        tables=tables,
+        verdict=verdict(candidates, *texts, kind),
+        right=right,
     )
 
 
@@ -159,7 +152,7 @@ def score_interval(a: CaptionScores, metric: str) -> Interval:
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
         (1987), "Better Bootstrap Confidence Intervals".
     """
-    return _interval([(1.0, a)], metric)
+    return paired_over_seeds([a], [], metric)
 
 
 def paired_over_seeds(
@@ -169,19 +162,14 @@ def paired_over_seeds(
 
     All runs are scored on the same images, in one order, and on the same draws of them; the seeds
     themselves are not drawn. The difference is undefined, all NaN, if the score of one of the runs
-    is. All else as for `score_interval`.
+    is. Everything else as for `score_interval`.
     """
-    shares = [(1 / len(a), one) for one in a] + [(-1 / len(b), one) for one in b]
-    return _interval(shares, metric)
-
-
-def _interval(shares: Sequence[tuple[float, CaptionScores]], metric: str) -> Interval:
-    """Computes the interval of a sum of scores, each with its share."""
-    if any(math.isnan(one.scores.get(metric, 0.0)) for _, one in shares):
+    if any(math.isnan(one.scores.get(metric, 0.0)) for one in (*a, *b)):
         return UNDEFINED
+    shares = [(1 / len(a), one) for one in a] + [(-1 / len(b), one) for one in b]
     return interval_over_images(
         lambda weights: sum(share * _resampled(one, metric, weights) for share, one in shares),
-        len(shares[0][1].image_ids),
+        len(a[0].image_ids),
     )
 
 
@@ -247,14 +235,15 @@ def note_on_scores(**splitting) -> str | None:
     return None
 
 
-def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
+def _undefined_notes(scores: Mapping[str, float], unit: str) -> list[str]:
     """Returns sentences on the scores that are undefined."""
-    cider = "CIDEr is undefined: these images have all n-grams of their references in common."
-    found = [cider] if math.isnan(scores["cider"]) else []
-    orders = [n for n in range(1, ORDERS + 1) if math.isnan(scores[f"bleu_{n}"])]
-    if not orders:
-        return found
-    first = orders[0]
-    run = f"{first} {unit} in a row" if first > 1 else f"any of its {unit}"
-    names, verb = ", ".join(f"BLEU-{n}" for n in orders), "is" if len(orders) == 1 else "are"
-    return [f"{names} {verb} undefined: no caption has {run} in common with a reference.", *found]
+    found = []
+    if orders := [n for n in range(1, ORDERS + 1) if math.isnan(scores[f"bleu_{n}"])]:
+        run = f"{orders[0]} {unit} in a row" if orders[0] > 1 else f"any of its {unit}"
+        names, verb = ", ".join(f"BLEU-{n}" for n in orders), "is" if len(orders) == 1 else "are"
+        found.append(f"{names} {verb} undefined: no caption has {run} in common with a reference.")
+    if math.isnan(scores["cider"]):
+        found.append(
+            "CIDEr is undefined: these images have all n-grams of their references in common."
+        )
+    return found
