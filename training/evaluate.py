@@ -115,12 +115,11 @@ class Arguments:
             flags = {f"data.{k}": v for k, v in vars(self.data).items() if v != usual[k]}
         else:
             names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
-            owner = "--run-dir"
-            flags = vars(self.search) | {name: getattr(self, name) for name in names}
-            flags["deletion"] = self.deletion or None
-            flags = {name.replace("_", "-"): value for name, value in flags.items()}
+            owner, flags = "--run-dir", {name: getattr(self, name) for name in names}
+            flags |= vars(self.search) | {"deletion": self.deletion or None}
         for name in (name for name, value in flags.items() if value is not None):
-            raise ValueError(f"Received a value for `--{name}`, which goes with `{owner}` only.")
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
 
     def _check_captions(self, path: Path) -> None:
         """Checks that the file is there, and that the report replaces neither it nor a run's."""
@@ -160,7 +159,6 @@ def parse(argv: list[str]) -> Arguments:
 
 def run(arguments: Arguments) -> None:
     """Captions a split with the run and scores the captions."""
-    out = arguments.out
     folder = RunFolder(published.locate(arguments.run_dir))
     config = read_run_config(folder.path)
     kind = config.attention.kind
@@ -169,7 +167,7 @@ def run(arguments: Arguments) -> None:
     if arguments.deletion:
         check_deletion(kind, config.data.language, folder.path)
     data_dir = arguments.data_dir or read_data_dir(folder)
-    if out is None:
+    if (out := arguments.out) is None:
         own = RunFolder(published.output_dir(arguments.run_dir))
         check_folder("--run-dir", own.path)
         out = own.evaluation(arguments.split)
@@ -185,8 +183,7 @@ def run(arguments: Arguments) -> None:
     config = dataclasses.replace(config, search=arguments.search.over(config.search))
     names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures", "deletion")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    request = Request(out, data_dir=data_dir, **given)
-    evaluate_run(captioner, config.data, config.search, to_dict(config), request)
+    evaluate_run(captioner, config, Request(out, data_dir=data_dir, **given))
 
 
 def check_deletion(kind: str, language: str, run_dir: Path) -> None:
@@ -209,9 +206,7 @@ def check_deletion(kind: str, language: str, run_dir: Path) -> None:
 
 
 def evaluate_captions(arguments: Arguments) -> None:
-    """Scores a file of captions; without TensorFlow, the scores are there at once.
-
-    The report has nothing that needs a model: no likelihood, attention or search.
+    """Scores a file of captions, without TensorFlow.
 
     Raises:
         DataError: The file is invalid, or lacks images of the split.
@@ -227,21 +222,18 @@ def evaluate_captions(arguments: Arguments) -> None:
     images = enumerate(split.examples)
     unread = {n: UNREADABLE for n, one in images if one.image_id not in captions}
     if unread:
-        images = counted(len(unread), "image")
-        print(f"Warning: skipped {images} that cannot be read and have no caption.")
+        print(f"Warning: skipped {counted(len(unread), 'image')} that cannot be read.")
     print(f"Scoring {len(captions):,} captions ...", flush=True)
-    start, tokens = time.monotonic(), arguments.score_tokens
-    references = split.references(of=captions)
-    found = score_captions(captions, references, tokens=tokens, **data.splitting)
-    seconds = {"caption metrics": time.monotonic() - start}
+    start, references = time.monotonic(), split.references(of=captions)
+    found = score_captions(captions, references, tokens=arguments.score_tokens, **data.splitting)
     report = found.details() | split.details(unread)
     report |= {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,
         "configuration": {"data": to_dict(data)},
         "versions": package_versions(),
+        "seconds": {"caption metrics": time.monotonic() - start},
     }
-    report["seconds"] = seconds
     rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
     heading = f"{path.name} on {len(captions):,} {split.name} images of {data.name}"
     out = arguments.out or RunFolder(path.with_suffix("")).evaluation(split.name)

@@ -277,13 +277,12 @@ def report(
 ) -> None:
     """Evaluates a trained run on dev, and says what is next."""
     from sat_tf.inference.graph_folder import renew_limits
-    from sat_tf.util.fields import to_dict
     from training.evaluation.evaluation import Request, evaluate_run
     from training.inspect import after_training
 
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
     of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
-    evaluate_run(captioner, config.data, config.search, to_dict(config), of_dev)
+    evaluate_run(captioner, config, of_dev)
     renew_limits(folder)
     print(
         f"Caption with it: {command_line('sat_tf.inference.caption', '--run-dir', run_dir)} PHOTO"

@@ -50,6 +50,7 @@ from training.evaluation.report import (
 )
 from training.evaluation.scores import score_captions
 from training.run.checkpoints import unfinished_note
+from training.run.config import RunConfig
 from training.run.logs import read_scalar
 
 PAGE_FILE = "index.html"
@@ -71,18 +72,10 @@ MANY_UNKNOWN = 0.1
 
 @dataclass(frozen=True)
 class Request:
-    """An evaluation that is asked for.
+    """Scope of an evaluation; the fields are explained in `training.evaluate.Arguments`.
 
     Attributes:
         out: Folder of its report.
-        split: Name of the split.
-        data_dir: The user's copy of the data set; None for drawn data.
-        cache_dir: Feature stores; None for the default.
-        boxes: Boxes of phrases other than the data set's own.
-        score_tokens: Tokeniser of the scores; None for that of the language.
-        bound_images: Images whose bounds are measured, of hard attention.
-        figures: Images on the page.
-        deletion: Test maps by deletion.
         learn_confidence: Learn the captioner's confidence from these captions, and write it.
     """
 
@@ -115,29 +108,19 @@ class Evaluation:
     grounding: BoxGrounding
 
 
-def evaluate_run(
-    captioner: TrainedCaptioner,
-    data: DataConfig,
-    search: SearchConfig,
-    settings: Mapping[str, Any],
-    request: Request,
-) -> None:
-    """Evaluates a run on a split; prints the main scores, writes report, captions and page.
-
-    The captioner is the best one, loaded from the run's folder; all `settings` go into the report.
-    """
-    config, resize = captioner.config, captioner.config.encoder.resize
-    cache_dir = request.cache_dir or default_cache_dir()
+def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Request) -> None:
+    """Evaluates a run on a split; prints the main scores, writes report, captions and page."""
+    encoder, cache_dir = config.encoder, request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
-    split = read_split(data, request.split, request.data_dir, cache_dir, record)
+    split = read_split(config.data, request.split, request.data_dir, cache_dir, record)
     boxes = None
     if request.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
-        boxes = place_boxes(request.boxes, split, resize, captioner.vocabulary)
-    source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
+        boxes = place_boxes(request.boxes, split, encoder.resize, captioner.vocabulary)
+    source = open_input_source(captioner.model.encoder, encoder.resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
-    found = evaluate(reading, data, search, request, boxes)
+    found = evaluate(reading, config.data, config.search, request, boxes)
     report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
@@ -148,17 +131,16 @@ def evaluate_run(
     report["notes"] += [card.strip().splitlines()[-1]] if card else []
     report |= {
         "weights_sha256": captioner.weights_sha256,
-        "recipe": settings["recipe"],
-        "seed": settings["seed"],
-        "data": data.name,
-        "search": {**to_dict(search), "attention": captioner.model.selection},
-        "configuration": dict(settings),
+        "recipe": config.recipe,
+        "seed": config.seed,
+        "data": config.data.name,
+        "search": {**to_dict(config.search), "attention": captioner.model.selection},
+        "configuration": to_dict(config),
     }
     report["seconds"]["evaluation"] = time.monotonic() - start
-    images = counted(len(found.captions), f"{split.name} image")
-    title = f"{settings['recipe']} on {images}"
+    title = f"{config.recipe} on {counted(len(found.captions), f'{split.name} image')}"
     rows = caption_rows(found.captions, found.grounding.by_image)
-    write_evaluation(request.out, f"{title}, beam {search.beam}", report, rows)
+    write_evaluation(request.out, f"{title}, beam {config.search.beam}", report, rows)
     print(f"Page: {write_report_page(request.out, title, reading, found, request.figures)}")
 
 
@@ -216,8 +198,7 @@ def evaluate(
         if len(deletion.words):
             report["deletion"] = deletion.details()
             first = report["deletion"][f"{SHARES[0]}"]
-            main = {"deletion_fall": first["attended"], "deletion_ratio": first["ratio"]}
-            _add(report, main)
+            _add(report, {"deletion_fall": first["attended"], "deletion_ratio": first["ratio"]})
         else:
             report["notes"].append("No caption has two content words to test by deletion.")
     cider = dict(zip(scored.image_ids, scored.per_image["cider"].tolist(), strict=True))
@@ -286,21 +267,21 @@ def write_report_page(
     captioner, report = reading.captioner, found.report
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     main = [name for name in MAIN if name in scores][:3]
+    scores = {name: scores[name] for name in (*main, *scores)}  # these come first
     rows = [
         dict(zip(("name", "value", "interval"), row, strict=False))
         | {"text": HEADLINE[row[0]]}
         | ({"label": MAIN[row[0]]} if row[0] in main else {})
         for row in score_rows(scores, report["intervals"])
     ]
-    rows.sort(key=lambda row: main.index(row["name"]) if row["name"] in main else len(main))
     charts = reliability_chart(report["calibration"], captioner.vocabulary.unit)
     if "confidence" in report:
         lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
         charts.append({"x": "answered, %", "y": "wrong, %", "lines": lines, "text": _RISK})
     charts += learning_curve(RunFolder(captioner.path).logs)
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
-    common = common_facts(captioner, report["recipe"])
     images = page_images(reading, found, count)
+    common = common_facts(captioner, report["recipe"])
     page = report_page(title, images, rows, notes, common, "CIDEr", charts)
     write_atomically(out / PAGE_FILE, page)
     return out / PAGE_FILE

@@ -102,8 +102,9 @@ class Reading(Captioning):
         plan = scoring_plan(self.source, table, _BATCH)
         batches, _ = scoring_batches(self.source, table, _BATCH)
         for rows, batch in zip(plan, batches, strict=True):
-            found = (part.numpy() for part in self._compiled_predictions(batch))
-            log_lik, mask, confidence, right = found
+            log_lik, mask, confidence, right = (
+                part.numpy() for part in self._compiled_predictions(batch)
+            )
             total += float(log_lik)
             image = np.broadcast_to(table.image_index[rows][:, None], mask.shape)
             parts.append([part[mask] for part in (confidence, right, image)])

@@ -30,7 +30,7 @@ MOST_DOCUMENTS = 30_000
 class Validation:
     """The dev split in training: its scores after each epoch, and figures of attention.
 
-    Of several workers the chief captions; all of them measure the likelihood of their part.
+    The chief of several workers captions; each measures the likelihood of its part.
 
     Args:
         captioner: The captioner in training.
@@ -50,7 +50,6 @@ class Validation:
     ) -> None:
         self._captioning = Captioning(captioner, data.dev, source)
         self._data, self._fit, self._bounds = data, fit, bounds
-        self._told_of_fonts = False
 
     def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
@@ -74,38 +73,31 @@ class Validation:
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = self._captioning.split.references(of=texts)
         scores = quick_scores(texts, references, self._frequencies, *self._tokens)
-        return {
-            "bleu_4": scores["bleu_4"],
-            "cider": scores["cider"],
-            "distinct": 100.0 * len(set(texts.values())) / len(texts),
-        }
+        return scores | {"distinct": 100.0 * len(set(texts.values())) / len(texts)}
 
     def figures(self) -> dict[str, np.ndarray | str]:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
         from sat_tf.inference.figures import MissingFontError
 
-        split = self._captioning.split
+        split, captioner = self._captioning.split, self._captioning.captioner
         indices = readable_images(split, self._captioning.source, self._fit.figures)
-        if not len(indices):
-            return {}
-        annotations = self._captioning.annotations(indices)
-        language = self._data.config.language
         figures: dict[str, np.ndarray | str] = {}
-        captions = self._captioning.captioner.describe(annotations)
+        if not len(indices):
+            return figures
+        captions = captioner.describe(self._captioning.annotations(indices))
         for index, caption in zip(indices, captions, strict=True):
             example = split.examples[index]
             figures[f"caption/{example.image_id}"] = caption.text
             image = example.image
             image = image.read_bytes() if isinstance(image, StoredImage) else image
-            pixels = np.round(self._captioning.captioner.pixels(image)).astype(np.uint8)
-            caption = dataclasses.replace(caption, image=pixels, language=language)
+            pixels = np.round(captioner.pixels(image)).astype(np.uint8)
+            shown = {"image": pixels, "language": self._data.config.language}
             try:
-                figure = caption.figure()
+                figure = dataclasses.replace(caption, **shown).figure()
             except MissingFontError as error:
-                if not self._told_of_fonts:
-                    warnings.warn(f"Figures are left out of TensorBoard. {error}", stacklevel=2)
-                self._told_of_fonts = True
-                continue
+                # Python shows the same warning of the same line once.
+                warnings.warn(f"Figures are left out of TensorBoard. {error}", stacklevel=2)
+                break
             figures[f"attention/{example.image_id}"] = figure
         return figures
 
@@ -128,10 +120,8 @@ class Validation:
 
     @functools.cached_property
     def _measure_bounds(self) -> Measure:
-        if self._bounds is None:
-            return dict
         read = self._captioning
-        return self._bounds(read.captioner, read.split, read.source)
+        return self._bounds(read.captioner, read.split, read.source) if self._bounds else dict
 
 
 def quick_scores(
@@ -154,13 +144,15 @@ def quick_scores(
     ours = [references[image] for image in candidates]
     texts = split_captions(tokens, [*candidates.values()], ours, language)
     bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
-    parts = []
-    for caption, others in zip(*texts, strict=True):
-        own, *theirs = (
-            frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
-        )
-        parts.append(frequencies.score(own, theirs))
-    return {"bleu_4": float(bleu["bleu_4"]), "cider": 100.0 * float(np.mean(parts))}
+    cider = [
+        frequencies.score(*_vectors(frequencies, [caption]), _vectors(frequencies, others))
+        for caption, others in zip(*texts, strict=True)
+    ]
+    return {"bleu_4": float(bleu["bleu_4"]), "cider": 100.0 * float(np.mean(cider))}
+
+
+def _vectors(frequencies: CiderD, captions: Sequence[str]) -> list[Any]:
+    return [frequencies.vectors(count_grams(caption.split())) for caption in captions]
 
 
 def caption_frequencies(
