@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     return exit_status(lambda: run(parse_flags(Arguments, argv, "training.distill")))
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments) -> None:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
@@ -68,9 +68,9 @@ def run(arguments: Arguments) -> int:
         from training.data.readers import Source
 
     folder = RunFolder(next(iter(configs)))
-    data_dir, own = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder)
     of_run = configs[folder.path].data
-    data = load_data(of_run, Source(of_run, data_dir), own.words)
+    source = Source(of_run, arguments.data_dir or read_data_dir(folder))
+    data = load_data(of_run, source, read_vocabulary(folder).words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
@@ -79,7 +79,6 @@ def run(arguments: Arguments) -> int:
         f"words of {len(data.table):,} captions; the {found.words.shape[1]} likeliest words have "
         f"{100 * covered:.1f} % of the probability."
     )
-    return 0
 
 
 def check(arguments: Arguments) -> dict[Path, RunConfig]:
@@ -91,13 +90,13 @@ def check(arguments: Arguments) -> dict[Path, RunConfig]:
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     folders = [published.locate(path) for path in arguments.runs]
-    if not folders or len({folder.resolve() for folder in folders}) < len(folders):
+    configs = {folder.resolve(): read_run_config(folder) for folder in folders}
+    if not 1 <= len(folders) == len(configs):
         got = " ".join(map(str, arguments.runs)) or "none"
         raise invalid_value("runs", "one or more, all different", got)
-    configs = {folder: read_run_config(folder) for folder in folders}
     check_file("--out", arguments.out)
-    known = read_data_dir(RunFolder(folders[0]))
-    check_data_dir(configs[folders[0]], arguments.data_dir or known)
+    first = next(iter(configs))
+    check_data_dir(configs[first], arguments.data_dir or read_data_dir(RunFolder(first)))
     return configs
 
 
@@ -123,7 +122,7 @@ def predict(
     from training.run.ownership import teachers_of
     from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity
 
-    teachers, table = [], data.table
+    readings, names, table = [], {}, data.table
     for folder, config in configs.items():
         trained = load_captioner(folder)
         if trained.vocabulary != data.vocabulary:
@@ -133,36 +132,31 @@ def predict(
             )
         views = config.encoder.resize, data.train, cache_dir, config.data.mirror
         source = open_input_source(trained.model.encoder, *views)
-        teachers.append(Reading(trained, data.train, source))
-    taught = [teachers_of(folder) for folder in configs]
+        readings.append(Reading(trained, data.train, source))
+        taught = teachers_of(folder)
+        names |= dict.fromkeys((*taught["own"], *taught["inherited"]))
     offsets = caption_offsets(table)
     size = int(offsets[-1]), min(words, len(data.vocabulary))
-    found = WordPredictions(
-        np.zeros(size, np.int32),
-        np.zeros(size, np.float16),
-        offsets,
-        captions_identity(table, data.vocabulary),
-        tuple(dict.fromkeys(name for one in taught for name in (*one["own"], *one["inherited"]))),
-    )
+    likeliest, shares = np.zeros(size, np.int32), np.zeros(size, np.float16)
     with progress_bar(len(table), "Predictions", "captions", True) as bar:
-        for rows in scoring_plan(teachers[0].source, table, _BATCH):
+        for rows in scoring_plan(readings[0].source, table, _BATCH):
             tokens, predicted = pad_tokens([table.tokens[row] for row in rows]), []
-            for reading in teachers:
+            for reading in readings:
                 source = reading.source
                 for mirrored in (False, True)[: 1 + source.mirrored]:
                     views = Views(np.full(len(rows), mirrored), np.zeros([len(rows), 2]))
-                    batch = {
-                        source.key: source.read(table.image_index[rows], views),
-                        "tokens": tokens,
-                    }
+                    inputs = source.read(table.image_index[rows], views)
+                    batch = {source.key: inputs, "tokens": tokens}
                     predicted.append(reading.probabilities(batch))
             top = tf.math.top_k(tf.add_n(predicted) / len(predicted), size[1])
-            for row, *likeliest in zip(rows, top.indices.numpy(), top.values.numpy(), strict=True):
+            for row, *found in zip(rows, top.indices.numpy(), top.values.numpy(), strict=True):
                 place = slice(offsets[row], offsets[row + 1])
-                length = place.stop - place.start
-                found.words[place], found.shares[place] = (part[:length] for part in likeliest)
+                likeliest[place], shares[place] = (
+                    part[: place.stop - place.start] for part in found
+                )
             bar.update(len(rows))
-    return found
+    identity = captions_identity(table, data.vocabulary)
+    return WordPredictions(likeliest, shares, offsets, identity, tuple(names))
 
 
 if __name__ == "__main__":

@@ -26,12 +26,12 @@ class AttentionTargets:
     Attributes:
         maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
-        what: Phrases or words that have them, and what was left out, for a message.
+        skipped: What was left out, for a message.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
-    what: str
+    skipped: str
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -73,17 +73,16 @@ def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTar
             coverage = union_coverage(one.phrase.boxes, *grid)
             phrases.setdefault(place, []).append((one.first, one.last, len(maps)))
             maps.append((coverage / coverage.sum()).astype(np.float16))
-    what = f"phrases with boxes{skipped_note(boxes.skipped)}"
-    return AttentionTargets(np.stack(maps), phrases, what)
+    return AttentionTargets(np.stack(maps), phrases, skipped_note(boxes.skipped))
 
 
 def box_teacher(file: Path | None) -> Teacher:
-    """Returns what reads boxes of phrases, which teach attention; without a file, drawn scenes'."""
+    """Returns a teacher of attention by boxes of phrases, a file's or drawn scenes'."""
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
         boxes = place_boxes(file, data.train, resize, data.vocabulary)
         found = attention_targets(boxes, encoder.grid)
-        line = f"Attention is supervised at {len(found):,} {found.what}."
+        line = f"Attention is supervised at {len(found):,} phrases with boxes{found.skipped}."
         lesson = Lesson(BOXES, found, Contents(found.fingerprint()), line)
         return lambda source: lesson
 

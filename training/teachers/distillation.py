@@ -62,19 +62,15 @@ class WordPredictions:
         }
 
     def read(
-        self,
-        table: CaptionTable,
-        rows: np.ndarray,
-        words: int,
-        mirrored: np.ndarray | None = None,
+        self, table: CaptionTable, rows: np.ndarray, words: int, mirrored: np.ndarray | None = None
     ) -> dict[str, np.ndarray]:
         """Reads words and shares of captions, `[n, words, J]` each, 0 on padding."""
         shape = len(rows), words, self.words.shape[1]
         ids, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float16)
         for n, row in enumerate(rows):
-            first, last = self.offsets[row], self.offsets[row + 1]
-            ids[n, : last - first] = self.words[first:last]
-            shares[n, : last - first] = self.shares[first:last]
+            place = slice(self.offsets[row], self.offsets[row + 1])
+            ids[n, : place.stop - place.start] = self.words[place]
+            shares[n, : place.stop - place.start] = self.shares[place]
         return {PREDICTED_WORDS: ids, PREDICTED_SHARES: shares}
 
     def fingerprint(self) -> str:
@@ -87,10 +83,10 @@ class WordPredictions:
     def save(self, path: Path) -> None:
         """Writes the predictions as a compressed `.npz`, in which `about` is JSON."""
         about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
-        text = np.frombuffer(json.dumps(about).encode(), np.uint8)
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         archive = io.BytesIO()
-        np.savez_compressed(archive, **arrays, about=text)
+        np.savez_compressed(archive, **arrays)
         write_atomically(path, archive.getvalue())
 
     @classmethod
@@ -137,10 +133,7 @@ def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
 
 
 def prediction_teacher(file: Path, weight: float) -> Teacher:
-    """Returns what reads predictions of other captioners, a file of training.distill.
-
-    They teach words: they are the share `weight` of each target.
-    """
+    """Returns a teacher by predictions of training.distill, the share `weight` of each target."""
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
         found = WordPredictions.load(file, data.table, data.vocabulary)

@@ -88,13 +88,8 @@ class CaptionReward:
 
 def words_of(caption: np.ndarray) -> list[int]:
     """Returns the ids without `<start>`, up to and with the first `<end>`."""
-    words = []
-    for word in caption.tolist():
-        if word != START:
-            words.append(word)
-        if word == END:
-            break
-    return words
+    words = [word for word in caption.tolist() if word != START]
+    return words[: words.index(END) + 1] if END in words else words
 
 
 class BleuReward(CaptionReward):
@@ -181,6 +176,5 @@ class MeteorReward:
 
     def _text(self, caption: np.ndarray) -> str:
         # Without <unk>, which two captions would seem to share.
-        ids = [id for id in words_of(caption) if id >= len(SPECIAL_TOKENS)]
-        words = [self._vocabulary.words[id] for id in ids]
-        return " ".join(words)
+        ids = (id for id in words_of(caption) if id >= len(SPECIAL_TOKENS))
+        return " ".join(self._vocabulary.words[id] for id in ids)

@@ -82,7 +82,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     assert len(targets) == 1
     skipped = place_boxes(path, Split("train", (example(),)), "crop").skipped
     assert skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
-    assert targets.what.startswith(f"phrases with boxes; skipped: {OUTSIDE} (3), ")
+    assert targets.skipped.startswith(f"; skipped: {OUTSIDE} (3), ")
     why = f"{path} has no usable phrase of the train split.*; skipped: {OUTSIDE} .*, phrases whose"
     with pytest.raises(DataError, match=why):
         targets_of((example(captions=("a",)),), path)
