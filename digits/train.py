@@ -174,7 +174,7 @@ def train(
     if config.init_from is not None and not folder.has_checkpoint():
         taken = start_from(Path(config.init_from), config, model)
         say(f"Initialized with weights of {config.init_from}: {', '.join(taken)}.")
-    claim(run_dir, to_text(config), config.init_from)
+    claim(run_dir, to_text(config))
     with strategy.scope():
         model.compile(
             optimizer=make_optimizer(config.optimizer, steps, fit.epochs),

@@ -119,10 +119,9 @@ def predict(
     from training.data.image_loader import Views
     from training.data.inputs import open_input_source
     from training.evaluation.reading import Reading
-    from training.run.ownership import teachers_of
     from training.teachers.distillation import WordPredictions, caption_offsets, captions_identity
 
-    readings, names, table = [], {}, data.table
+    readings, table = [], data.table
     for folder, config in configs.items():
         trained = load_captioner(folder)
         if trained.vocabulary != data.vocabulary:
@@ -133,8 +132,6 @@ def predict(
         views = config.encoder.resize, data.train, cache_dir, config.data.mirror
         source = open_input_source(trained.model.encoder, *views)
         readings.append(Reading(trained, data.train, source))
-        taught = teachers_of(folder)
-        names |= dict.fromkeys((*taught["own"], *taught["inherited"]))
     offsets = caption_offsets(table)
     size = int(offsets[-1]), min(words, len(data.vocabulary))
     likeliest, shares = np.zeros(size, np.int32), np.zeros(size, np.float16)
@@ -156,7 +153,7 @@ def predict(
                 )
             bar.update(len(rows))
     identity = captions_identity(table, data.vocabulary)
-    return WordPredictions(likeliest, shares, offsets, identity, tuple(names))
+    return WordPredictions(likeliest, shares, offsets, identity)
 
 
 if __name__ == "__main__":

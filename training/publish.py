@@ -6,7 +6,6 @@ Beside them stands a card: data, licence, scores, and what the captioner is not 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import sys
@@ -18,11 +17,11 @@ import tyro
 
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.inference import published
-from sat_tf.inference.run_folder import RunFolder, outdated_note
+from sat_tf.inference.run_folder import RunFolder, outdated_note, read_average
 from sat_tf.scores.tokens import NOT_WORDS, OVER_CHARACTERS
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
-from sat_tf.util.fields import to_dict
+from sat_tf.util.fields import replaced, to_dict
 from sat_tf.util.files import write_atomically
 from training.data.dataset import read_data_dir
 from training.evaluation.report import SIGNATURE, score_rows
@@ -45,7 +44,6 @@ _SOURCES = {
     "folder": ("the publisher's own images", None),
 }
 _KNOWS = {"flickr8k": "It knows people and dogs outdoors; trained on 6,000 photographs."}
-"""Knowledge of a captioner of the whole training split, for its card and the page."""
 _UNSTATED = "not stated; ask the publisher"
 _ORIGINS = {
     "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
@@ -60,20 +58,12 @@ _SCORES = {
     "pointing_game_centre": "the same of the image centre in place of the map",
     "calibration_error": "calibration error of the words' probabilities, percentage points",
 }
-"""Scores on the card, by their names in a report."""
 _TEACHING = {
     "boxes": "Attention was supervised by people's boxes of what the training captions name: the "
     "maps show what those boxes taught it.",
-    "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
+    "captioners": "Words were learned from what other captioners predict, beside the captions.",
     "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
 }
-"""Sentences on teachers, see `init_from.teachers_of`."""
-_INHERITED = {
-    "boxes": "supervised by people's boxes",
-    "captioners": "taught by other captioners",
-    "reward": "rewarded for caption metrics",
-}
-"""Training of the captioners that a student learned from."""
 _MAPS = (
     "A map shows which parts of the image the decoder read for a word, which does not prove "
     "that the word depends on them.\n"
@@ -164,11 +154,14 @@ def check_out(out: Path) -> None:
     """
     if published.manifest_of(out) is not None or not out.exists():
         return
+    found = "is a file"
+    if out.is_dir():
+        others = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
+        if not others:
+            return
+        found = f"has {others[0]}"
     expected = "a folder that is new, empty or a published model"
-    if not out.is_dir():
-        raise invalid_value("out", expected, f"{out}, which is a file")
-    if found := sorted(path.name for path in out.iterdir() if not path.name.startswith(".")):
-        raise invalid_value("out", expected, f"{out}, which has {found[0]}")
+    raise invalid_value("out", expected, f"{out}, which {found}")
 
 
 def publish(arguments: Arguments) -> str:
@@ -176,7 +169,6 @@ def publish(arguments: Arguments) -> str:
     config, folder, out = read_run_config(arguments.run), RunFolder(arguments.run), arguments.out
     with loading():
         from sat_tf.inference.load import load_captioner
-        from training.run.ownership import teachers_of
 
     captioner, teachers = load_captioner(arguments.run), teachers_of(arguments.run)
     files = packed_files(captioner, config, folder.vocabulary)
@@ -209,48 +201,37 @@ def graph_templates(
     from training.data.readers import load_split
     from training.graphs import CORRECTED, pixels_of
 
-    encoder, photographs = shared_template(arguments.out, files), None
-    if encoder is None:
+    shared, photographs = _shared_template(arguments.out, files[published.WEIGHTS["encoder"]]), None
+    if not shared:
         data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
         train = load_split(config.data, "train", data_dir)
         photographs = [*pixels_of(captioner, train, CORRECTED)]
     graphs = convert_graphs(captioner, config.search, "int8", photographs)
     parts = [Packed(files[published.WEIGHTS[part]]) for part in ("encoder", "decoder", "decoder")]
-    made = {
-        template: make_template(graph, part)
-        for template, graph, part in zip(published.TEMPLATES, graphs.values(), parts, strict=True)
-    }
-    return made if encoder is None else made | {published.TEMPLATES[0]: encoder}
+    made = zip(published.TEMPLATES, graphs.values(), parts, strict=True)
+    return {name: make_template(graph, part) for name, graph, part in made} | shared
 
 
-def shared_template(out: Path, files: Mapping[str, bytes]) -> bytes | None:
-    """Returns the encoder's template of a captioner beside OUT with the same encoder, if any."""
-    digest = hashlib.sha256(files[published.WEIGHTS["encoder"]]).hexdigest()
+def _shared_template(out: Path, encoder: bytes) -> dict[str, bytes]:
+    """Returns the graph of the same encoder from a captioner next to OUT, if there is one."""
+    digest, name = hashlib.sha256(encoder).hexdigest(), published.TEMPLATES[0]
     for path in sorted(out.absolute().parent.glob(f"*/{published.MANIFEST}")):
-        marker = published.read_marker(path.parent)
-        same = digest == marker.files.get(published.WEIGHTS["encoder"])
-        if same and published.TEMPLATES[0] in marker.files:
-            return published.checked_content(path.parent, published.TEMPLATES[0])
-    return None
+        files = published.read_marker(path.parent).files
+        if files.get(published.WEIGHTS["encoder"]) == digest and name in files:
+            return {name: published.checked_content(path.parent, name)}
+    return {}
 
 
 def packed_files(
     captioner: KerasCaptioner, config: RunConfig, vocabulary: Path
 ) -> dict[str, bytes]:
-    """Returns the content of each file of a published captioner.
-
-    Args:
-        captioner: The captioner of the run.
-        config: The run's configuration; of paths in it, the names are kept.
-        vocabulary: The run's vocabulary file.
-    """
+    """Returns the content of each file of a published captioner; of paths, the names are kept."""
     from sat_tf.inference.packing import pack
     from sat_tf.inference.weights import weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
-    encoder = dataclasses.replace(config.encoder, weights=weights)
-    config = dataclasses.replace(config.without_files(), encoder=encoder, init_from=origin)
+    config = replaced(config.without_files(), encoder={"weights": weights}, init_from=origin)
     arrays = weight_arrays(captioner.model)
     return {
         published.CONFIG: (json.dumps(to_dict(config), indent=1) + "\n").encode(),
@@ -274,21 +255,19 @@ def make_card(
     Args:
         run_dir: The run, with its evaluations.
         config: Its configuration.
-        name: What `sat_tf.load` takes.
-        licence: What others may do with the weights; by default what the data set asks for, or
-            that of the captioner that it started from.
-        weights_sha256: SHA-256 of the weights that are published; those in the run by default,
-            which training may have replaced since.
+        name: The name that `sat_tf.load` takes.
+        licence: Terms of use of the weights; by default those of the data sets.
+        weights_sha256: SHA-256 of the weights that are published; of the run's now by default.
     """
     from sat_tf.inference.packing import GROUP
 
-    sources = [_SOURCES.get(name, (name, None)) for name in _data_sets(run_dir)]
+    names = dict.fromkeys(config.data.name for _, config in _lineage(run_dir))
+    sources = [_SOURCES.get(name, (name, None)) for name in names]
     (source, terms), *earlier = sources
     licence = licence or next((asked for _, asked in sources if asked), _UNSTATED)
     before = "; it started from a captioner trained on {}, whose terms apply to it, too: {}"
     source += "".join(before.format(name, asked or _UNSTATED) for name, asked in earlier)
-    attends = config.attention.kind != "none"
-    encoder = config.encoder
+    attends, encoder = config.attention.kind != "none", config.encoder
     named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))
     looks = "An image captioner that shows where it looked for each word"
     knows = _KNOWS.get(config.data.name) if config.data.limit is None else None
@@ -304,32 +283,40 @@ def make_card(
         group=GROUP,
         knows=f"## What it knows\n\n{knows}\n\n" if knows else "",
         source=source,
-        teaching=_teaching(run_dir),
+        teaching="".join(f" {_TEACHING[name]}" for name in teachers_of(run_dir)),
         encoder=f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}.",
         licence=licence,
         scores=_scores(run_dir, config, weights_sha256 or RunFolder(run_dir).weights_sha256()),
     )
 
 
-def _data_sets(run_dir: Path) -> list[str]:
-    """Returns the data sets that a run and those it started from learned from, its own first."""
-    from training.run.ownership import ancestors
+def teachers_of(run_dir: Path) -> list[str]:
+    """Returns what taught a run, or those it started from, beside captions.
 
-    names = []
-    for path in ancestors(run_dir):
+    They are "boxes", "captioners" or "reward".
+    """
+    found = []
+    for path, config in reversed(_lineage(run_dir)):
+        if published.is_published(path):
+            found += published.taught_by(path)
+            continue
+        found += ["boxes"] * bool(config.attention.supervision_weight)
+        found += ["captioners"] * bool(config.fit.distillation_weight)
+        found += ["reward"] * (config.reward.metric != "none")
+    return list(dict.fromkeys(found))
+
+
+def _lineage(run_dir: Path) -> list[tuple[Path, RunConfig]]:
+    """Returns a run, then those it started from or averages, as far as they are still there."""
+    found: dict[Path, RunConfig] = {}
+    names: list[str | Path] = [run_dir]
+    for name in names:
         with contextlib.suppress(ValueError):  # it was removed
-            names.append(read_run_config(path).data.name)
-    return list(dict.fromkeys(names))
-
-
-def _teaching(run_dir: Path) -> str:
-    """Returns sentences on what taught attention and words, beside the captions, until now."""
-    from training.run.ownership import teachers_of
-
-    found = teachers_of(run_dir)
-    facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found["inherited"])
-    before = f" Of those captioners, {facts}." if facts else ""
-    return "".join(f" {_TEACHING[name].format(before)}" for name in found["own"])
+            path = published.locate(name)
+            if path not in found:
+                found[path] = read_run_config(path)
+                names += [*read_average(path)] or filter(None, [found[path].init_from])
+    return [*found.items()]
 
 
 def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str:

@@ -30,7 +30,7 @@ from sat_tf.util.commands import command_line, loading, run_process
 from sat_tf.util.files import default_cache_dir
 from training.data.dataset import Dataset
 from training.run.config import RunConfig, read_run_config, to_text
-from training.run.decide import Settings, check, parse_settings, resolve, split_at
+from training.run.decide import Settings, check, parse_settings, resolve
 from training.run.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -90,14 +90,13 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
-        from training.run.ownership import check_run_dir, exclusive_lock
+        from training.run.ownership import exclusive_lock
         from training.run.strategy import explained, make_strategy, on_chief, summed
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
     strategy = make_strategy(arguments.strategy)
     interrupts.listen()  # a strategy may have replaced the handlers
-    check_run_dir(run_dir, config, read_run_config)
     with exclusive_lock(run_dir), explained():
         read = read_data(config, run_dir, cache_dir, data_dir)
         captioner = train(config, read, strategy, interrupts)
@@ -155,10 +154,9 @@ def read_data(
     on_chief(say)(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
     data = load_data(config.data, dataset, kept_words_of(config, run_dir))
-    settings = split_at(config, data.train.held_out)
-    same = settings.without_files()
-    check_equal("configuration or data", lambda: f"{same} {data.fingerprint()}")
-    return Read(folder, to_text(settings), data, dataset, data_dir, cache_dir)
+    settings = to_text(config.split_at(data.train.held_out))
+    check_equal("configuration or data", lambda: f"{settings} {data.fingerprint()}")
+    return Read(folder, settings, data, dataset, data_dir, cache_dir)
 
 
 def train(
@@ -188,11 +186,11 @@ def train(
     import keras
 
     from training.data.inputs import batches_of, describe_inputs, open_inputs
-    from training.run import logs, ownership
+    from training.run import logs
     from training.run.build import compile_model, describe_model, first_model
     from training.run.checkpoints import Checkpoints, restore_layers
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
-    from training.run.strategy import check_equal, chief_callbacks, distribute, on_chief
+    from training.run.strategy import check_equal, distribute, is_chief, on_chief
     from training.teachers import objective_of, teachers_of
 
     folder, data = read.folder, read.data
@@ -206,9 +204,7 @@ def train(
 
     inputs = open_inputs(model, data, read.cache_dir, teachers_of(config))
     check_equal("readable images", lambda: repr(inputs.contents))
-    ownership.begin_run(
-        folder, read.settings, config.init_from, data, inputs, read.dataset, read.data_dir
-    )
+    on_chief(begin)(read, inputs)
     for line in describe_inputs(data, inputs, folder):
         say(line)
     plan = fit.batch_size, config.seed, fit.batch_by == "image", config.reward.metric != "none"
@@ -222,20 +218,20 @@ def train(
     say(describe_model(model, fit.batch_size))
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
-    check_equal("weights", lambda: state.digest())
     logs.remove_from(folder.logs, progress.epoch)
 
     dev = functools.cache(lambda: validation_of(model, data, inputs, fit))
+    for_chief = [
+        logs.AttentionCollapseWarning(),
+        logs.LearningRate(),
+        logs.TensorBoardScalars(folder.logs),
+        logs.TensorBoardFigures(lambda: dev().figures(), folder.logs),
+        logs.EpochProgress(fit.epochs, steps, fit.validation_images or len(data.dev)),
+        logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
+    ]
     all_callbacks = [
         logs.Validate(lambda: dev().scores()),  # first, as the others read the scores
-        *chief_callbacks(
-            logs.AttentionCollapseWarning(),
-            logs.LearningRate(),
-            logs.TensorBoardScalars(folder.logs),
-            logs.TensorBoardFigures(lambda: dev().figures(), folder.logs),
-            logs.EpochProgress(fit.epochs, steps, fit.validation_images or len(data.dev)),
-            logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
-        ),
+        *(for_chief if is_chief() else ()),
         CheckpointAndStop(state, progress, fit, steps, folder.best_weights, interrupts),
         *callbacks,
     ]
@@ -243,6 +239,30 @@ def train(
     train_epochs(model, batches_from, fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, fit.monitor))
     return on_chief(finished)(folder, inputs.of(data), config.data.splitting, say)
+
+
+def begin(read: Read, inputs: Inputs) -> None:
+    """Makes the folder the run's own, and records its data.
+
+    Raises:
+        RunError: The run that is resumed there has learned from something else.
+    """
+    from training.run.ownership import claim, data_records
+
+    folder, data = read.folder, read.data
+    images = len(data.train) - len(inputs.train.known)
+    records = data_records(folder, data.vocabulary, inputs.contents, images)
+    records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
+    if read.data_dir is not None:
+        records[folder.data_dir] = f"{read.data_dir.absolute()}\n"
+    for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
+        known.unlink(missing_ok=True)
+    claim(folder.path, read.settings, records)
+    read.dataset.write(folder.dataset)
+    if data.config.name != "scenes" and not folder.contact_sheet.exists():
+        from training.data.contact_sheet import write_contact_sheet
+
+        write_contact_sheet(folder.contact_sheet, data.train, data.config.language)
 
 
 def validation_of(model: Captioner, data: Data, inputs: Inputs, fit: FitConfig) -> Validation:

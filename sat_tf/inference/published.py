@@ -58,7 +58,7 @@ class Marker:
         precision: Of the graphs' weights: `float32`, `float16` or `int8`; None without graphs.
         grid: `(h, w)` of the attention maps; None without graphs, or without attention.
         made_of: SHA-256 of the run's weights that graphs alone were made of.
-        taught_by: Teachers of a published captioner, `own` and `inherited`.
+        taught_by: Teachers of a published captioner, under `own`.
         format: Version of the layout.
     """
 
@@ -277,17 +277,9 @@ def without_weights(folder: Path) -> str:
     )
 
 
-def taught_by(folder: Path) -> dict[str, list[str]]:
-    """Returns the teachers that a captioner's marker names.
-
-    Raises:
-        RunError: The marker cannot be read, or names none.
-    """
-    found = read_marker(folder).taught_by
-    named = isinstance(found, dict) and set(found) == {"own", "inherited"}
-    if not named or not all(isinstance(one, str) for own in found.values() for one in own):
-        raise RunError(f"{folder / MANIFEST} does not say what taught it: publish it again.")
-    return found
+def taught_by(folder: Path) -> list[str]:
+    """Returns what taught a published captioner beside captions, as its marker has it."""
+    return (read_marker(folder).taught_by or {}).get("own", [])
 
 
 def records(folder: Path) -> dict[str, Path]:
@@ -299,7 +291,7 @@ def write(
     folder: Path,
     contents: Mapping[str, bytes],
     share_encoder: bool = False,
-    teachers: Mapping[str, Sequence[str]] | None = None,
+    teachers: Sequence[str] | None = None,
     **facts: Any,
 ) -> None:
     """Writes the files of a model, the marker last.
@@ -308,7 +300,7 @@ def write(
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
         share_encoder: Write what belongs to the encoder beside the folder, for its neighbours.
-        teachers: What taught a captioner beside captions: `own` and `inherited` teachers.
+        teachers: What taught a captioner beside captions: boxes, captioners, reward.
         **facts: The other attributes of `Marker`.
 
     Raises:
@@ -327,7 +319,7 @@ def write(
     for name, content in contents.items():
         shared = share_encoder and name in _SHARED
         write_atomically(_shared(folder, name, hashes[name]) if shared else folder / name, content)
-    marker = Marker(hashes, taught_by=teachers and {k: [*v] for k, v in teachers.items()}, **facts)
+    marker = Marker(hashes, taught_by=None if teachers is None else {"own": [*teachers]}, **facts)
     write_json(folder / manifest, marker.to_values())
 
 

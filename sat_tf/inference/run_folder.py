@@ -125,11 +125,6 @@ class RunFolder:
         "familiarity.json", "Statistics of the training images' annotations, JSON; see `limits`."
     )
     confidence = _file("confidence.json", "Chance of a caption of being right, JSON.")
-    origins = _file(
-        "origins.json",
-        "Folders of the runs that it started from, by the names given, JSON; no part of what the "
-        "run is.",
-    )
     lock = _file(".lock", "File lock, held by the process that trains here.")
     checkpoints = _file("checkpoints", "Folder of the last checkpoint.")
     logs = _file("logs", "Folder of TensorBoard's event files.")

@@ -180,15 +180,8 @@ def run_process(main: Callable[[], int]) -> None:
 
 
 def json_line(value: Any) -> str:
-    """Formats a value as JSON that stays JSON on standard output, whatever its encoding.
-
-    The escapes of `exit_status` are Python's, not JSON's, which leaves some control characters as
-    they are. Numbers that are not finite are null.
-    """
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    ascii_only = encoding.lower() not in ("utf-8", "utf8")
-    line = json.dumps(finite(value), ensure_ascii=ascii_only, allow_nan=False)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    """Formats a value as JSON in ASCII, for any terminal; numbers that are not finite are null."""
+    return json.dumps(finite(value), allow_nan=False)
 
 
 @contextlib.contextmanager

@@ -162,6 +162,14 @@ def to_dict(config: Any) -> dict[str, Any]:
     )
 
 
+def replaced(config: T, **changes: Any) -> T:
+    """Returns a dataclass with changed fields; a dictionary changes those of a nested one."""
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            changes[name] = replaced(getattr(config, name), **value)
+    return dataclasses.replace(config, **changes)
+
+
 def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flattens nested mappings, with dotted names."""
     found = {}

@@ -16,6 +16,7 @@ REMOVED: dict[str, str] = {
     "training.* --recipe mask_*": _DIGITS,
     "training.* --recipe cnn_*": _DIGITS,
     "training.* --recipe convnet_*": _DIGITS,
+    "training.* --recipe *_cluttered": _DIGITS,
     "sat-tf explain": 'type `sat-tf caption PHOTO --sentence "a dog runs"`',
     "sat-tf litert": "type `sat-tf caption PHOTO --run-dir FOLDER`, also of a folder of graphs",
     "training.publish --check": "score OUT and the run by `training.evaluate`",
@@ -47,12 +48,6 @@ REMOVED: dict[str, str] = {
     "serving.bulk --format": "captions are written as Parquet",
     "serving.bulk --batch-size": "Spark divides the images itself",
     "serving.bulk --chunk-size": "Spark divides the images itself",
-    "training.train --recipe digits_*": "`python -m digits.train --recipe {value}` trains it",
-    "training.train --recipe ram_*": "`python -m digits.train --recipe {value}` trains it",
-    "training.train --recipe dram_*": "`python -m digits.train --recipe {value}` trains it",
-    "training.train --recipe stn_*": "`python -m digits.train --recipe {value}` trains it",
-    "training.train --recipe *_cluttered": "`python -m digits.train --recipe {value}` trains it",
-    "training.train --recipe convnet_*": "`python -m digits.train --recipe {value}` trains it",
 }
 """What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
 

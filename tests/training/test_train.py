@@ -22,7 +22,6 @@ from tests.training.run.stopped_runs import (
 from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training.evaluation.validation import Validation
 from training.run.logs import Validate
-from training.run.recipes import RECIPES
 from training.run.resume import CheckpointAndStop
 from training.run.strategy import make_strategy
 from training.train import main, parse
@@ -206,8 +205,3 @@ def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):
         with pytest.raises(ValueError, match="--data-dir|--encoder.weights"):
             train(run_dir, *flags)
         check_run_dir(run_dir, "--recipe", "scenes_none")
-
-
-def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
-    weight = RECIPES["flickr8k_vgg19_soft"].attention.penalty_weight
-    assert f"doubly stochastic lambda per caption: {weight}\n" in photographs.output

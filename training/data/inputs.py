@@ -66,12 +66,10 @@ class Contents:
     Attributes:
         fingerprint: `Split.fingerprint`.
         unreadable: Ids of the images that cannot be read, sorted.
-        teachers: Of predictions, the teachers of the captioners that made them.
     """
 
     fingerprint: str
     unreadable: tuple[str, ...] = ()
-    teachers: tuple[str, ...] = ()
 
 
 class Lesson(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
 import json
 import math
 import re
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from sat_tf.inference.run_folder import RunFolder, read_object
@@ -64,18 +63,14 @@ class Progress:
         """Returns whether nothing is left to train of a run of at most so many epochs."""
         return self.stopped or self.epoch >= epochs
 
-    def better(self, score: float, rank: int = 0) -> bool:
-        """Returns whether a score beats the best so far.
+    def end_epoch(self, score: float, rank: int = 0) -> bool:
+        """Counts an epoch with this score; returns whether it is the best so far.
 
         One of a lower rank beats all of a higher rank; one that is not a number beats none.
         """
-        if math.isnan(score) or self.best_score is None:
-            return not math.isnan(score)
-        return (-rank, score) > (-self.best_rank, self.best_score)
-
-    def end_epoch(self, score: float, rank: int = 0) -> bool:
-        """Counts an epoch with this score; returns whether it is the best so far."""
-        best = self.better(score, rank)
+        best = not math.isnan(score) and (
+            self.best_score is None or (-rank, score) > (-self.best_rank, self.best_score)
+        )
         self.epoch, self.step, self.means = self.epoch + 1, 0, []
         self.waited += 1
         if best:
@@ -133,13 +128,6 @@ class Checkpoints:
             for other in self._directory.glob(pattern):
                 if other != final:
                     shutil.rmtree(other, ignore_errors=True)
-
-    def digest(self) -> str:
-        """Computes the SHA-256 of all values, hexadecimal."""
-        found = hashlib.sha256()
-        for variable in self.variables:
-            found.update(np.asarray(variable).tobytes())
-        return found.hexdigest()
 
     def restore(self) -> Progress:
         """Restores the last state and returns its progress, that of a new run without checkpoint.
@@ -212,23 +200,18 @@ def last_progress(directory: Path) -> Progress | None:
 def unfinished_note(run_dir: Path) -> tuple[str, ...]:
     """Returns a sentence if a run has epochs left to train, which its weights do not tell.
 
-    Averages and published captioners have no checkpoint, so nothing is said of them, nor of a run
-    whose checkpoint cannot be read: its weights still can.
+    Nothing is said of a run whose checkpoint cannot be read: its weights still can.
     """
     folder = RunFolder(run_dir)
-    try:
+    with contextlib.suppress(RunError):
         progress = last_progress(folder.checkpoints)
-    except RunError:
-        return ()
-    if progress is None:
-        return ()
-    epochs = read_object(folder.config)["fit"]["epochs"]
-    if progress.finished(epochs):
-        return ()
-    return (
-        f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} epochs); "
-        "repeat its command to resume it.",
-    )
+        epochs = read_object(folder.config)["fit"]["epochs"]
+        if progress is not None and not progress.finished(epochs):
+            return (
+                f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} "
+                "epochs); repeat its command to resume it.",
+            )
+    return ()
 
 
 def _last(directory: Path) -> Path | None:

@@ -21,6 +21,7 @@ from sat_tf.util.fields import (
     Range,
     check_fields,
     from_dict,
+    replaced,
     to_dict,
 )
 from training.data.config import DataConfig
@@ -208,20 +209,22 @@ class RunConfig:
 
     def without_files(self) -> RunConfig:
         """Returns the configuration without the places of files that teach, which may change."""
-        return dataclasses.replace(
-            self,
-            attention=dataclasses.replace(self.attention, teacher=None),
-            fit=dataclasses.replace(self.fit, predictions=None),
-        )
+        return replaced(self, attention={"teacher": None}, fit={"predictions": None})
+
+    def split_at(self, held_out: str | None) -> RunConfig:
+        """Returns the configuration with the splits of a folder fixed, unless they are."""
+        if self.data.name != "folder" or self.data.held_out is not None:
+            return self
+        return replaced(self, data={"held_out": held_out})
 
     def resumed_as(self, wanted: RunConfig) -> RunConfig:
         """Returns this configuration with what may change on resume: places of teachers, too."""
-        attention, fit = self.attention, self.fit.resumed_as(wanted.fit)
-        if attention.supervision_weight:
-            attention = dataclasses.replace(attention, teacher=wanted.attention.teacher)
-        if fit.distillation_weight:
-            fit = dataclasses.replace(fit, predictions=wanted.fit.predictions)
-        return dataclasses.replace(self, attention=attention, fit=fit)
+        found = dataclasses.replace(self, fit=self.fit.resumed_as(wanted.fit))
+        if self.attention.supervision_weight:
+            found = replaced(found, attention={"teacher": wanted.attention.teacher})
+        if self.fit.distillation_weight:
+            found = replaced(found, fit={"predictions": wanted.fit.predictions})
+        return found
 
 
 def _only(kind: type[T], config: Any) -> T:

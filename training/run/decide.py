@@ -23,6 +23,7 @@ from sat_tf.config import HUB, JOIN, SCENES_CNN, weights_files
 from sat_tf.inference.run_folder import RunFolder, read_config
 from sat_tf.util.commands import check_removed, loading, parse_flags
 from sat_tf.util.errors import RunError, invalid_value
+from sat_tf.util.fields import replaced
 from training.data.dataset import read_data_dir
 from training.data.readers import check_there
 from training.run.config import RunConfig, read_run_config
@@ -137,8 +138,7 @@ def _shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | 
             if not same and (part == "decoder" or key == "name"):
                 expected = f"{theirs[key]}, as in `--init-from {config.init_from}` (leave it out)"
                 raise invalid_value(f"--{part}.{key}", expected, ours[key], "key")
-        shaped = dataclasses.replace(getattr(config, part), **taken)
-        config = dataclasses.replace(config, **{part: shaped})
+        config = replaced(config, **{part: taken})
     return config
 
 
@@ -278,7 +278,7 @@ def resolve(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
                 got = f"{file}, which does not exist"
                 raise invalid_value("--encoder.weights", "imagenet or a weights file", got, "key")
     if config.fit.precision == "auto":
-        config = _with_precision(config, _precision_of_device())
+        config = replaced(config, fit={"precision": _precision_of_device()})
     return config
 
 
@@ -294,21 +294,10 @@ def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> R
         if folder.config.is_file() and (folder.path == run_dir or same):
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 recorded = read_run_config(folder.path)
-                config = split_at(config, recorded.data.held_out)
+                config = config.split_at(recorded.data.held_out)
                 if folder.path == run_dir and config.fit.precision == "auto":
-                    config = _with_precision(config, recorded.fit.precision)
+                    config = replaced(config, fit={"precision": recorded.fit.precision})
     return config
-
-
-def split_at(config: RunConfig, held_out: str | None) -> RunConfig:
-    """Returns the configuration with the splits of a folder fixed, unless they are."""
-    if config.data.name != "folder" or config.data.held_out is not None:
-        return config
-    return dataclasses.replace(config, data=dataclasses.replace(config.data, held_out=held_out))
-
-
-def _with_precision(config: RunConfig, precision: str) -> RunConfig:
-    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=precision))
 
 
 def _precision_of_device() -> str:

@@ -63,45 +63,43 @@ class _TensorBoard(keras.callbacks.Callback):
     Keras' own callback flushes at the end of training alone, and knows no groups.
     """
 
-    def __init__(self, log_dir: Path, *parts: str) -> None:
+    parts: tuple[str, ...]
+
+    def __init__(self, log_dir: Path) -> None:
         super().__init__()
-        self._folders = {part: str(log_dir / part) for part in parts}
+        self._folder = log_dir
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._writers = {k: tf.summary.create_file_writer(v) for k, v in self._folders.items()}
+        paths = {part: str(self._folder / part) for part in self.parts}
+        self._writers = {k: tf.summary.create_file_writer(path) for k, path in paths.items()}
 
     def on_train_end(self, logs: dict | None = None) -> None:
         for writer in self._writers.values():
             writer.close()
 
-    def _write(self, part: str, values: Mapping[str, float], step: int) -> None:
-        with self._writers[part].as_default(step=step):
-            for tag, value in values.items():
-                tf.summary.scalar(tag, value)
-        self._writers[part].flush()
-
 
 class TensorBoardScalars(_TensorBoard):
     """Writes the logs of each epoch, dev scores under `validation`, grouped by what they tell."""
 
-    def __init__(self, log_dir: Path) -> None:
-        super().__init__(log_dir, "train", "validation")
+    parts = ("train", "validation")
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        parts: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
         for name, value in logs.items():
             part, bare = ("validation", name[4:]) if name.startswith("val_") else ("train", name)
             group = next((group for group, names in _GROUPS.items() if bare in names), "objective")
-            parts[part][f"{group}/{bare}"] = value
-        for part, values in parts.items():
-            self._write(part, values, epoch)
+            with self._writers[part].as_default(step=epoch):
+                tf.summary.scalar(f"{group}/{bare}", value)
+        for writer in self._writers.values():
+            writer.flush()
 
 
 class TensorBoardFigures(_TensorBoard):
     """Writes figures of the model after each epoch."""
 
+    parts = ("figures",)
+
     def __init__(self, draw: Callable[[], Mapping[str, np.ndarray | str]], log_dir: Path) -> None:
-        super().__init__(log_dir, "figures")
+        super().__init__(log_dir)
         self._draw = draw
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -135,8 +133,8 @@ def read_scalar(folder: Path, tag: str) -> list[tuple[int, float]]:
 def remove_from(log_dir: Path, epoch: int) -> None:
     """Removes the records of `epoch` (from 0) and later ones, which are about to be logged again.
 
-    A process that was killed between logging an epoch and saving its checkpoint would otherwise
-    leave two points there. Half-written records are removed as well.
+    A process may be killed between logging an epoch and saving its checkpoint. Half-written records
+    are removed as well.
     """
     for path in sorted(log_dir.rglob("*tfevents*")):
         kept, late = [], False
@@ -241,14 +239,13 @@ class AttentionCollapseWarning(keras.callbacks.Callback):
     """
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        entropy, variation = logs.get("alpha_entropy"), logs.get("alpha_variation")
-        if entropy is None:
-            return
-        collapse = None
+        entropy, variation = logs.get("alpha_entropy", 0.0), logs.get("alpha_variation", 1.0)
         if entropy > UNIFORM_ENTROPY:
             collapse = f"uniform (entropy is {entropy:.3f} of log L)"
         elif variation < CONSTANT_VARIATION:
             collapse = f"constant over time (alpha_variation is {variation:.4f})"
-        if collapse:
-            message = f"Epoch {epoch + 1}: attention has collapsed, it is {collapse}."
-            warnings.warn(message, stacklevel=2)
+        else:
+            return
+        warnings.warn(
+            f"Epoch {epoch + 1}: attention has collapsed, it is {collapse}.", stacklevel=2
+        )

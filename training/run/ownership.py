@@ -1,18 +1,12 @@
-"""Checks that a run folder belongs to this configuration and data, and records what made it.
-
-A run that is resumed must have the same data and teachers, wherever they are now. A name such as
-`flickr8k_soft`, of `--init-from`, means a pretrained captioner or a folder, depending on where the
-command was typed: the record says which it was.
-"""
+"""Checks that a run folder belongs to this configuration and data, and locks it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shlex
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +16,9 @@ from sat_tf.inference.run_folder import RunFolder, read_average, read_object, re
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import flat, to_dict
-from sat_tf.util.files import NO_LOCKS, write_all
-from training.data.dataset import Dataset
-from training.data.inputs import BOXES, PREDICTIONS, Contents, Data, Inputs
+from sat_tf.util.files import write_all
+from training.data.inputs import BOXES, PREDICTIONS, Contents
 from training.run.checkpoints import another
-from training.run.config import read_run_config
 from training.run.strategy import is_chief, on_chief
 
 _FLAGS = {BOXES: "--attention.teacher", PREDICTIONS: "--fit.predictions"}
@@ -56,20 +48,12 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
             f"{run_dir} is in use: another process trains in it. Wait until it has ended, or "
             "choose another folder with `--run-dir`."
         ) from error
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        warnings.warn(
-            f"{run_dir} is on a file system without locks ({error.strerror}): make sure that no "
-            "other process trains in it.",
-            stacklevel=3,
-        )
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            if [path.name for path in run_dir.iterdir()] == [RunFolder(run_dir).lock.name]:
-                RunFolder(run_dir).lock.unlink()  # the run could not start
+        if not RunFolder(run_dir).config.exists():  # the run could not start
+            RunFolder(run_dir).lock.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it has other files
                 run_dir.rmdir()
         lock.release()
 
@@ -120,24 +104,18 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
     if config.fit.epochs > existing.fit.epochs and config.optimizer.schedule == "cosine":
         warnings.warn(
             f"{existing.fit.epochs} epochs become {config.fit.epochs}: the learning rate jumps to "
-            "the cosine over all of them, up from 0 if the run had ended. For a schedule of its "
-            f"own, start a new run with `--init-from {shlex.quote(str(folder))}`.",
+            "the cosine over all of them. For a schedule of its own, start a new run with "
+            f"`--init-from {shlex.quote(str(folder))}`.",
             stacklevel=2,
         )
 
 
-def claim(
-    run_dir: Path,
-    config_text: str,
-    init_from: str | None = None,
-    records: Mapping[Path, Any] | None = None,
-) -> None:
+def claim(run_dir: Path, config_text: str, records: Mapping[Path, Any] | None = None) -> None:
     """Makes a folder the run's own, once its data and its model are known to load.
 
     Args:
         run_dir: The folder, after `check_run_dir`.
         config_text: Content of config.json.
-        init_from: The run that it starts from, if any.
         records: Path -> content of other files, as `files.write_all` takes them.
     """
     folder = RunFolder(run_dir)
@@ -145,11 +123,7 @@ def claim(
     for unfinished in folder.path.rglob(_UNFINISHED):
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
-    files: dict[Path, Any] = {folder.config: config_text + "\n"}
-    # A run that is resumed took its weights long ago; from here, the name may lead elsewhere.
-    if init_from is not None and not folder.has_checkpoint():
-        files[folder.origins] = _origins([init_from])
-    write_all(files | dict(records or {}))
+    write_all({folder.config: config_text + "\n", **(records or {})})
 
 
 def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, float]) -> None:
@@ -170,13 +144,9 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
         )
-    files = {folder.average: shares, folder.origins: _origins(shares), folder.config: f"{config}\n"}
-    # What another system than a captioner learned from is known by a digest.
-    digests = template.path.glob("*.sha256")
-    for source in (template.vocabulary, template.data, template.data_dir, *digests):
-        if source.exists():
-            files[folder.path / source.name] = source.read_bytes()
-    write_all(files)
+    copied = (template.vocabulary, template.data, template.data_dir)
+    records = {folder.path / one.name: one.read_bytes() for one in copied if one.exists()}
+    write_all({folder.average: shares, folder.config: f"{config}\n", **records})
 
 
 def _is_foreign(folder: RunFolder) -> bool:
@@ -187,63 +157,32 @@ def _is_foreign(folder: RunFolder) -> bool:
     )
 
 
-# What it was made from.
-
-
-@on_chief
-def begin_run(
-    folder: RunFolder,
-    config_text: str,
-    init_from: str | None,
-    data: Data,
-    inputs: Inputs,
-    dataset: Dataset,
-    data_dir: Path | None,
-) -> None:
-    """Makes a folder the run's own, and records its data.
+def data_records(
+    folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents], images: int
+) -> dict[Path, Any]:
+    """Returns the records of a run's data, by file, after a check against those that there are.
 
     Args:
         folder: The run's folder.
-        config_text: Content of config.json.
-        init_from: The captioner that the run starts from, if any.
-        data: The splits.
-        inputs: Their inputs, and what teaches beside the captions.
-        dataset: The data set that the splits are of, to be written down.
-        data_dir: The user's copy of it; None for drawn data.
+        vocabulary: Words of the training captions.
+        contents: Split or teacher -> its contents.
+        images: Number of training images.
 
     Raises:
-        RunError: The run that is resumed there has learned from something else.
-    """
-    check_data(folder, data.vocabulary, inputs.contents)
-    images = len(data.train) - len(inputs.train.known)
-    records = data_records(folder, data.vocabulary, inputs.contents, images)
-    records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
-    records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
-    for known in (folder.familiarity, folder.confidence):  # of its limits, with earlier weights
-        known.unlink(missing_ok=True)
-    claim(folder.path, config_text, init_from, records)
-    dataset.write(folder.dataset)
-    if data.config.name != "scenes" and not folder.contact_sheet.exists():
-        from training.data.contact_sheet import write_contact_sheet
-
-        write_contact_sheet(folder.contact_sheet, data.train, data.config.language)
-
-
-def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
-    """Checks that a run that is resumed uses the data it was started with.
-
-    Raises:
-        RunError: The vocabulary, the images or captions, or the readable images have changed.
+        RunError: The run that is resumed there has learned from other words, images, captions or
+            teachers, or other images can be read.
     """
     path = folder.vocabulary
-    if path.exists() and read_vocabulary(folder.path) != vocabulary:
+    if path.exists() and read_vocabulary(folder) != vocabulary:
         raise RunError(
             f"{folder} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose {another(folder)}."
         )
-    for name, there in _read_contents(folder).items():
+    recorded = read_object(folder.data) if folder.data.exists() else {}
+    for name in [name for name in recorded if name in ("train", "dev", *_FLAGS)]:
+        there = Contents(recorded[name]["fingerprint"], tuple(recorded[name]["unreadable"]))
         here = contents.get(name)
-        if here == there or (here is None and name not in _FLAGS):
+        if here == there:
             continue
         restored = f"what `{_FLAGS.get(name, '--data-dir')}` names"
         if here and here.fingerprint == there.fingerprint:
@@ -253,96 +192,9 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
             f"The {name} data of {folder} differ from those it was started with. Restore "
             f"{restored}, or choose {another(folder)}."
         )
-
-
-def data_records(
-    folder: RunFolder,
-    vocabulary: Vocabulary,
-    contents: Mapping[str, Contents],
-    images: int | None = None,
-) -> dict[Path, Any]:
-    """Returns what `check_data` compares, and how many training images there are, by file."""
-    values = {split: dataclasses.asdict(found) for split, found in contents.items()}
-    values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint()))
-    values |= {} if images is None else {"amount": {"images": images}}
-    return {folder.vocabulary: vocabulary.to_json() + "\n", folder.data: values}
-
-
-def _read_contents(folder: RunFolder) -> dict[str, Contents]:
-    """Reads the recorded contents; none in a new folder."""
-    try:
-        values = json.loads(folder.data.read_text("utf-8"))
-        return {
-            split: Contents(
-                found["fingerprint"], tuple(found["unreadable"]), tuple(found.get("teachers", ()))
-            )
-            for split, found in values.items()
-            if split != "amount"
-        }
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"{folder.data} is damaged: {error!r}. Choose another `--run-dir`."
-        raise RunError(message) from error
-
-
-def _origins(names: Iterable[str]) -> dict[str, str]:
-    from sat_tf.inference import published
-
-    return {name: str(published.locate(name).resolve()) for name in names}
-
-
-def ancestors(run_dir: Path) -> list[Path]:
-    """Returns the folders of a run and of those it started from, directly or through others.
-
-    A run starts from `--init-from`, or from the runs that it averages. The folder of one that was
-    removed is named, but nothing before it is known.
-    """
-    from sat_tf.inference import published
-
-    found, left = [], [published.locate(run_dir).resolve()]
-    while left:
-        path = left.pop(0)
-        if path in found:
-            continue
-        found.append(path)
-        with contextlib.suppress(ValueError):  # it was removed
-            origins = [*read_average(path)] or [read_object(RunFolder(path).config)["init_from"]]
-            known = read_object(RunFolder(path).origins) if RunFolder(path).origins.exists() else {}
-            left += [_located(known.get(name, name)) for name in origins if name]
-    return found
-
-
-def _located(name: str) -> Path:
-    from sat_tf.inference import published
-
-    try:
-        return published.locate(name).resolve()
-    except ValueError:
-        return Path(name).resolve()
-
-
-def teachers_of(run_dir: Path) -> dict[str, list[str]]:
-    """Returns what taught a run beside the captions: "boxes", "captioners" or "reward".
-
-    Under `own`, what taught it or those it started from; under `inherited`, what taught the
-    captioners whose predictions it learned from.
-    """
-    from sat_tf.inference import published
-
-    if published.is_published(published.locate(run_dir)):
-        return published.taught_by(published.locate(run_dir))
-    own, inherited = [], []
-    for path in filter(Path.is_dir, reversed(ancestors(run_dir))):
-        if published.is_published(path):
-            recorded = published.taught_by(path)
-            own += recorded["own"]
-            inherited += recorded["inherited"]
-            continue
-        config = read_run_config(path)
-        own += ["boxes"] * bool(config.attention.supervision_weight)
-        own += ["captioners"] * bool(config.fit.distillation_weight)
-        own += ["reward"] * (config.reward.metric != "none")
-        if predictions := _read_contents(RunFolder(path)).get(PREDICTIONS):
-            inherited += predictions.teachers
-    return {"own": list(dict.fromkeys(own)), "inherited": list(dict.fromkeys(inherited))}
+    values: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in contents.items()}
+    values |= {
+        "vocabulary": {"fingerprint": vocabulary.fingerprint()},
+        "amount": {"images": images},
+    }
+    return {path: vocabulary.to_json() + "\n", folder.data: values}

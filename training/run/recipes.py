@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from sat_tf.config import DecoderConfig, EncoderConfig, SearchConfig
+from sat_tf.util.fields import replaced
 from training.run.config import AttentionConfig, DataConfig, FitConfig, OptimizerConfig, RunConfig
 
 # The state starts from zeros: an encoder trained from scratch would learn to put the whole image
@@ -23,7 +22,7 @@ _SCENES = RunConfig(
 )
 
 # Sampled locations are noisier than the expectation, so learning takes longer.
-_SCENES_HARD = dataclasses.replace(_SCENES, fit=dataclasses.replace(_SCENES.fit, epochs=8))
+_SCENES_HARD = replaced(_SCENES, fit={"epochs": 8})
 
 # Thirty thousand captions are memorised within a few epochs: most settings here prevent that.
 _FLICKR8K_VGG19 = RunConfig(
@@ -52,14 +51,12 @@ _FLICKR8K_VGG19 = RunConfig(
 
 # ResNet50's settings in experiments/resnet50.sh. The layer's gain was measured over
 # ResNet50 beside MobileNetV2 and over MobileNetV2.
-_FLICKR8K = dataclasses.replace(
+_FLICKR8K = replaced(
     _FLICKR8K_VGG19,
-    encoder=dataclasses.replace(_FLICKR8K_VGG19.encoder, name="resnet50"),
-    decoder=dataclasses.replace(
-        _FLICKR8K_VGG19.decoder, bottleneck_dim=512, annotation_dropout=0.5
-    ),
-    attention=dataclasses.replace(_FLICKR8K_VGG19.attention, penalty_weight=0.0),
-    fit=dataclasses.replace(_FLICKR8K_VGG19.fit, epochs=5),
+    encoder={"name": "resnet50"},
+    decoder={"bottleneck_dim": 512, "annotation_dropout": 0.5},
+    attention={"penalty_weight": 0.0},
+    fit={"epochs": 5},
 )
 
 # The settings of the paper's code for COCO (kelvinxu/arctic-captions); it has none for Flickr30k,
@@ -84,61 +81,58 @@ _PAPER = RunConfig(
     fit=FitConfig(epochs=50, batch_size=64, patience=10),
 )
 
-_FLICKR30K = dataclasses.replace(_PAPER, data=dataclasses.replace(_PAPER.data, name="flickr30k"))
+_FLICKR30K = replaced(_PAPER, data={"name": "flickr30k"})
 
 # A small encoder, for users without a GPU; no mirrored images, as captions may say left and right.
-_FOLDER = dataclasses.replace(
+_FOLDER = replaced(
     _FLICKR8K,
     data=DataConfig(name="folder", min_count=3),
-    encoder=dataclasses.replace(_FLICKR8K.encoder, name="mobilenet_v2"),
+    encoder={"name": "mobilenet_v2"},
     # No score of a handful of dev images finds a better epoch: experiments/own_photographs.sh.
-    fit=dataclasses.replace(_FLICKR8K.fit, epochs=20, monitor="last"),
+    fit={"epochs": 20, "monitor": "last"},
 )
 
 NEW_WORDS = ("--optimizer.learning-rate", "8e-4", "--fit.epochs", "20")
 """Flags that fine-tune a captioner best if it knows few of the words: those of another language."""
 
 # Fine-tunes the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
-_FOLDER_FROM_FLICKR8K = dataclasses.replace(
+_FOLDER_FROM_FLICKR8K = replaced(
     _FOLDER,
     recipe="folder_from_flickr8k",
     init_from="flickr8k_soft",
     keep_words=True,
-    encoder=dataclasses.replace(
-        _FOLDER.encoder,
-        name="resnet50+mobilenet_v2",
-        layer="conv5_block3_out+out_relu",
-        image_size=288,
-    ),
-    optimizer=dataclasses.replace(_FOLDER.optimizer, learning_rate=2e-4),
-    fit=dataclasses.replace(_FOLDER.fit, epochs=6),
+    encoder={
+        "name": "resnet50+mobilenet_v2",
+        "layer": "conv5_block3_out+out_relu",
+        "image_size": 288,
+    },
+    optimizer={"learning_rate": 2e-4},
+    fit={"epochs": 6},
 )
 
 
-def _noisy(base: RunConfig) -> RunConfig:
-    """Returns the run with less dropout for hard attention, whose samples are noise already."""
-    decoder = dataclasses.replace(base.decoder, annotation_dropout=0.0, embedding_dropout=0.3)
-    return dataclasses.replace(base, decoder=decoder)
+# Less dropout for hard attention: its samples are noise already.
+_FLICKR8K_VGG19_HARD = replaced(
+    _FLICKR8K_VGG19, decoder={"annotation_dropout": 0.0, "embedding_dropout": 0.3}
+)
 
 
 # From new weights, over ResNet50 beside MobileNetV2, hard attention had closed its gate after two
 # epochs (experiments/TRIALS.md, "Hard attention").
 def _from_soft(base: RunConfig, data: str, epochs: int) -> RunConfig:
     """Returns the run of hard attention that starts from the finished run of soft attention."""
-    return dataclasses.replace(
+    return replaced(
         base,
         init_from=f"runs/{data}_soft",
-        decoder=dataclasses.replace(base.decoder, embedding_dropout=0.3),
-        attention=dataclasses.replace(base.attention, expectation_probability=0.8),
-        optimizer=dataclasses.replace(base.optimizer, learning_rate=2e-4, warmup_epochs=0.1),
-        fit=dataclasses.replace(base.fit, epochs=epochs),
+        decoder={"embedding_dropout": 0.3},
+        attention={"expectation_probability": 0.8},
+        optimizer={"learning_rate": 2e-4, "warmup_epochs": 0.1},
+        fit={"epochs": epochs},
     )
 
 
 def _with_attention(base: RunConfig, data: str, kind: str) -> RunConfig:
-    """Returns the recipe of a data set with this kind of attention."""
-    attention = dataclasses.replace(base.attention, kind=kind)
-    return dataclasses.replace(base, recipe=f"{data}_{kind}", attention=attention)
+    return replaced(base, recipe=f"{data}_{kind}", attention={"kind": kind})
 
 
 RECIPES: dict[str, RunConfig] = {
@@ -151,7 +145,7 @@ RECIPES: dict[str, RunConfig] = {
         _with_attention(_from_soft(_FLICKR8K, "flickr8k", epochs=1), "flickr8k", "hard"),
         _with_attention(_FLICKR8K, "flickr8k", "none"),
         _with_attention(_FLICKR8K_VGG19, "flickr8k_vgg19", "soft"),
-        _with_attention(_noisy(_FLICKR8K_VGG19), "flickr8k_vgg19", "hard"),
+        _with_attention(_FLICKR8K_VGG19_HARD, "flickr8k_vgg19", "hard"),
         _with_attention(_FLICKR8K_VGG19, "flickr8k_vgg19", "none"),
         *(_with_attention(_FLICKR30K, "flickr30k", kind) for kind in ("soft", "hard")),
         *(_with_attention(_PAPER, "coco", kind) for kind in ("soft", "hard")),

@@ -52,13 +52,11 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
     return mirrored(tuple(device.name for device in devices))
 
 
+# A second strategy over the same devices would number its collective operations from the start
+# again, and TensorFlow rejects a number already used with another shape.
 @functools.cache
 def mirrored(devices: tuple[str, ...]) -> tf.distribute.MirroredStrategy:
-    """Makes the only strategy of this process over these devices.
-
-    A second one would number its collective operations from the start again, and TensorFlow
-    rejects a number already used with another shape ("shape mismatch in the collective instance").
-    """
+    """Makes the only strategy of this process over these devices."""
     return tf.distribute.MirroredStrategy(list(devices))
 
 
@@ -97,11 +95,6 @@ def on_chief(function: Callable[..., T]) -> Callable[..., T | None]:
         return function(*args, **kwargs) if is_chief() else None
 
     return run
-
-
-def chief_callbacks(*callbacks: T) -> list[T]:
-    """Returns the callbacks on the chief, and none on other workers."""
-    return [*callbacks] if is_chief() else []
 
 
 def summed(values: Sequence[float]) -> list[float]:

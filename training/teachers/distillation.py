@@ -43,14 +43,12 @@ class WordPredictions:
         shares: float16 `[N, J]`, their probabilities.
         offsets: int64 `[R + 1]`, first place of each caption.
         captions: Identity of the captions, see `captions_identity`.
-        teachers: Teachers of the captioners that made the predictions; for the student's card.
     """
 
     words: np.ndarray
     shares: np.ndarray
     offsets: np.ndarray
     captions: str
-    teachers: tuple[str, ...] = ()
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
@@ -82,7 +80,7 @@ class WordPredictions:
 
     def save(self, path: Path) -> None:
         """Writes the predictions as a compressed `.npz`, in which `about` is JSON."""
-        about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
+        about = {"format": _FORMAT, "captions": self.captions}
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         archive = io.BytesIO()
@@ -106,8 +104,7 @@ class WordPredictions:
                 raise ValueError("its arrays do not fit each other")
             if not np.isfinite(shares).all():
                 raise ValueError("its probabilities are not finite")
-            teachers = tuple(map(str, about.get("teachers", ())))
-            found = cls(words, shares, offsets, str(about["captions"]), teachers)
+            found = cls(words, shares, offsets, str(about["captions"]))
         except _DAMAGED as error:
             holds = "does not hold predictions, as `python -m training.distill` writes them"
             raise DataError(f"{path} {holds}: {error}.") from error
@@ -137,9 +134,8 @@ def prediction_teacher(file: Path, weight: float) -> Teacher:
 
     def read(data: Data, encoder: Encoder, resize: str) -> Callable[[InputSource], Lesson]:
         found = WordPredictions.load(file, data.table, data.vocabulary)
-        contents = Contents(found.fingerprint(), teachers=found.teachers)
         line = f"Other captioners' predictions are {100 * weight:.0f} % of each word's target."
-        lesson = Lesson(PREDICTIONS, found, contents, line)
+        lesson = Lesson(PREDICTIONS, found, Contents(found.fingerprint()), line)
         return lambda source: lesson
 
     return read

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from sat_tf.inference import published
 from sat_tf.inference.run_folder import read_config
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
@@ -19,11 +18,6 @@ def test_a_configuration_of_another_version_is_refused_with_what_to_do(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(RunError, match=r"config\.json .*`fit.pictures`.*train the run again"):
         read_run_config(tmp_path)
-
-
-@pytest.mark.parametrize("name", published.names())
-def test_captioners_that_ship_are_read(name):
-    assert read_run_config(published.locate(name)).fit.figures == 4
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "null", "{", "\xff"])

@@ -27,13 +27,6 @@ def test_cosine_rises_over_the_warmup_and_ends_at_zero():
     assert all(a > b for a, b in zip(found[5:], found[6:], strict=False))
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
-def test_the_optimiser_is_the_one_asked_for(name):
-    optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 1, 1)
-    assert type(optimizer).__name__.lower() == name
-    assert (optimizer.weight_decay == 0.1) is (name == "adamw")
-
-
 def path_of(variables, config, own=()) -> list[np.ndarray]:
     """Returns the variables after each of a few steps."""
     own_rate = config.encoder_learning_rate

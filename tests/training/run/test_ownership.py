@@ -1,8 +1,6 @@
 """A run's folder is refused to another configuration, other data, and a second process."""
 
 import dataclasses
-import errno
-import fcntl
 import json
 import shutil
 import warnings
@@ -12,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 from sat_tf.inference import load as runs
-from sat_tf.inference import published
 from sat_tf.inference.run_folder import RunFolder, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util import files
@@ -22,17 +19,8 @@ from tests.training.small_runs import check_run_dir, train
 from training.data.inputs import Inputs
 from training.run.config import read_run_config
 from training.run.decide import settled
-from training.run.ownership import (
-    BOXES,
-    PREDICTIONS,
-    Contents,
-    begin_run,
-    check_data,
-    claim,
-    data_records,
-    exclusive_lock,
-)
-from training.train import main, parse, read_data
+from training.run.ownership import BOXES, PREDICTIONS, Contents, claim, data_records, exclusive_lock
+from training.train import begin, main, parse, read_data
 
 WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 
@@ -40,8 +28,7 @@ WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 def claimed(run_dir: Path, *flags: str) -> None:
     """Makes a folder that of a run whose data is a vocabulary."""
     config = parse([*flags]).config
-    records = data_records(RunFolder(run_dir), WORDS, {})
-    claim(run_dir, json.dumps(to_dict(config)), config.init_from, records)
+    claim(run_dir, json.dumps(to_dict(config)), data_records(RunFolder(run_dir), WORDS, {}, 1))
 
 
 def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
@@ -57,24 +44,6 @@ def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
         check_run_dir(run_dir, *other)
     assert "remove" not in str(error.value)
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
-
-
-def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoint(
-    tmp_path, monkeypatch
-):
-    def origin(folder) -> str:
-        (folder / "flickr8k_none").mkdir(parents=True, exist_ok=True)
-        monkeypatch.chdir(folder)
-        claimed(tmp_path / "run", "--init-from", "flickr8k_none")
-        return json.loads((tmp_path / "run" / "origins.json").read_text())["flickr8k_none"]
-
-    claimed(tmp_path / "run", "--init-from", "flickr8k_none")
-    found = json.loads((tmp_path / "run" / "origins.json").read_text())
-    assert found == {"flickr8k_none": str(published.SHIPPED / "flickr8k_none")}
-    # It ended without a checkpoint, so its weights are taken again, from where the name leads now.
-    assert origin(tmp_path / "a") == str(tmp_path / "a" / "flickr8k_none")
-    (tmp_path / "run" / "checkpoints" / "epoch-001").mkdir(parents=True)
-    assert origin(tmp_path / "b") == str(tmp_path / "a" / "flickr8k_none")
 
 
 def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
@@ -161,22 +130,6 @@ def test_the_lock_goes_with_a_killed_process(tmp_path):
         pass
 
 
-def refuse(monkeypatch, number: int) -> None:
-    """Lets every lock fail with this error of the operating system."""
-
-    def fail(*_, **__):
-        raise OSError(number, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", fail)
-
-
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, number):
-    refuse(monkeypatch, number)
-    with pytest.warns(UserWarning, match="without locks"), exclusive_lock(tmp_path / "run"):
-        pass
-
-
 # Records of what a run was made from.
 
 USED = {"train": Contents("1a2b", ("x.jpg",)), "dev": Contents("3c4d")}
@@ -185,7 +138,7 @@ USED = {"train": Contents("1a2b", ("x.jpg",)), "dev": Contents("3c4d")}
 @pytest.fixture
 def folder(tmp_path) -> RunFolder:
     """The folder of a run that has recorded its data."""
-    claim(tmp_path, "{}", records=data_records(RunFolder(tmp_path), WORDS, USED))
+    claim(tmp_path, "{}", data_records(RunFolder(tmp_path), WORDS, USED, 1))
     return RunFolder(tmp_path)
 
 
@@ -202,17 +155,17 @@ def folder(tmp_path) -> RunFolder:
 def test_other_images_or_teachers_with_the_same_words_are_refused(tmp_path, name, found, message):
     folder = RunFolder(tmp_path)
     used = USED | {BOXES: Contents("7a8b"), PREDICTIONS: Contents("7a8b")}
-    claim(tmp_path, "{}", records=data_records(folder, WORDS, used))
-    check_data(folder, WORDS, used)
+    claim(tmp_path, "{}", data_records(folder, WORDS, used, 1))
+    data_records(folder, WORDS, used, 1)
     changed = {key: value for key, value in (used | {name: found}).items() if value is not None}
     with pytest.raises(runs.RunError, match=message):
-        check_data(folder, WORDS, changed)
+        data_records(folder, WORDS, changed, 1)
 
 
 def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):
     other = Vocabulary.from_captions(["a zebra"], min_count=1)
     with pytest.raises(runs.RunError, match="words of the training captions differ"):
-        check_data(folder, other, USED)
+        data_records(folder, other, USED, 1)
     assert read_vocabulary(folder) == WORDS
     other = dataclasses.replace(WORDS, words=(*WORDS.words[:-1], "zebra"))
     other.save(folder.vocabulary)
@@ -241,9 +194,10 @@ def test_a_run_keeps_the_split_of_its_folder(tmp_path):
 def test_a_contact_sheet_that_a_kill_prevented_is_drawn_at_the_next_start(photographs, tmp_path):
     folder = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
     folder.contact_sheet.unlink()
+    folder.data.unlink()
     config = read_run_config(folder.path)
     places = photographs.cache_dir, photographs.data_dir
     read = read_data(config, folder.path, *places, say=lambda _: None)
     inputs = Inputs(*[SimpleNamespace(known={})] * 2)
-    begin_run(folder, read.settings, None, read.data, inputs, read.dataset, read.data_dir)
+    begin(read, inputs)
     assert folder.contact_sheet.is_file()
