@@ -199,7 +199,7 @@ def graph_templates(
     from sat_tf.inference.graphs import convert_graphs
     from sat_tf.inference.packing import Packed
     from training.data.readers import load_split
-    from training.graphs import CORRECTED, pixels_of
+    from training.run.graphs import CORRECTED, pixels_of
 
     shared, photographs = _shared_template(arguments.out, files[published.WEIGHTS["encoder"]]), None
     if not shared:
