@@ -68,48 +68,7 @@ _MAPS = (
     "A map shows which parts of the image the decoder read for a word, which does not prove "
     "that the word depends on them.\n"
 )
-_CARD = """---
-library_name: sat_tf
-pipeline_tag: image-to-text
-language: "{language}"
-license: other
-license_name: {short_licence}
----
-
-# {recipe}
-
-{purpose}, by sat_tf: *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) with {attention}
-attention.
-
-```python
-import sat_tf
-
-caption = sat_tf.load("{name}").caption("photo.jpg")
-caption.text  # the sentence{alpha}
-```
-
-The files are JSON and arrays of NumPy; nothing in them is executed. `captioner.json` has their
-SHA-256, which loading checks. Weights are rounded, those of the encoder to 8 bits and of the
-decoder to 10, with a scale per {group} of them.
-
-{knows}## Data and licence
-
-- Trained on {source}.{teaching}
-- Encoder: {encoder}
-- Use of these weights: {licence}.
-
-## Scores
-
-{scores}
-
-## For, and not for
-
-For teaching, for research on attention, and for a first look at what such a captioner does.
-
-Not for captions on which people who cannot see the image rely, for decisions about people, for
-surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about
-something else. It repeats the biases of its training captions, such as guesses of gender and age.
-{maps}"""
+_CARD = Path(__file__).with_name("run") / "card.md"
 
 
 @dataclass(frozen=True)
@@ -271,7 +230,7 @@ def make_card(
     named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))
     looks = "An image captioner that shows where it looked for each word"
     knows = _KNOWS.get(config.data.name) if config.data.limit is None else None
-    return _CARD.format(
+    return _CARD.read_text("utf-8").format(
         purpose=looks if attends else "An image captioner that looks nowhere, for comparison",
         alpha="\ncaption.alpha  # the attention map of each word" if attends else "",
         maps=_MAPS if attends else "",
