@@ -1,7 +1,6 @@
 """The training command: flags, errors, and everything a run leaves behind."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -135,14 +134,6 @@ def test_a_finished_run_is_not_trained_again(soft_run, tiny, monkeypatch):
     found = train(soft_run, *tiny, "--fit.epochs", "2")
     assert found.caption(np.zeros([64, 64, 3], np.uint8)).words
     assert RunFolder(soft_run).best_weights.stat().st_mtime_ns == before
-
-
-def test_a_finished_run_resumes_for_more_epochs(soft_run, tmp_path, tiny, unvalidated):
-    run_dir = shutil.copytree(soft_run, tmp_path / "run")
-    assert last_checkpoint(run_dir)[1]["epoch"] == 2
-    train(run_dir, *tiny, "--fit.epochs", "3")
-    assert last_checkpoint(run_dir)[1]["epoch"] == 3
-    assert json.loads(RunFolder(run_dir).config.read_text())["fit"]["epochs"] == 3
 
 
 def test_the_best_weights_are_those_of_the_best_epoch(tmp_path, tiny, monkeypatch):

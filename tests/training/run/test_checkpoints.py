@@ -116,18 +116,6 @@ def test_one_whose_values_are_damaged_is_a_clear_error_and_stays(saved, tmp_path
     assert (tmp_path / "epoch-001").exists()
 
 
-def test_a_damaged_one_beside_best_weights_points_to_them(plain, tmp_path):
-    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", plain)
-    checkpoints.save(Progress(1))
-    (tmp_path / "run" / "checkpoints" / "epoch-001" / "state.json").write_text("{")
-    with pytest.raises(runs.RunError) as without:
-        checkpoints.restore()
-    assert "--init-from" not in str(without.value)
-    (tmp_path / "run" / "best.weights.h5").touch()
-    with pytest.raises(runs.RunError, match=r"`--init-from .*run` starts from its best weights"):
-        checkpoints.restore()
-
-
 def test_one_of_another_version_is_a_clear_error(saved, tmp_path):
     state = tmp_path / "epoch-001" / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "version": 99}))

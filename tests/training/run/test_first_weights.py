@@ -1,7 +1,6 @@
 """Learning on: a run that starts from a captioner with other words."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
@@ -15,7 +14,6 @@ from sat_tf.text.vocabulary import START, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.run.test_build import model_like
 from tests.training.small_runs import read, train
-from training import inspect as inspect_command
 from training.publish import main as publish
 from training.run.decide import check_init_from
 from training.run.first_weights import give_weights, start_from
@@ -108,19 +106,6 @@ def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path,
     flags[flags.index(str(origin))] = str(soft_run)
     _, german = read(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
     assert len(german.data.vocabulary) == 4 + 6
-
-
-def test_inspection_divides_the_images_as_the_origin_did(own, soft_run, tmp_path):
-    write_csv(own, [(f"{n}.jpg", OWN) for n in range(8)], "image,caption")
-    origin, out = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "out"
-    config = json.loads((origin / "config.json").read_text())
-    config["data"] |= {"name": "folder", "held_out": "0.5,0.7"}
-    (origin / "config.json").write_text(json.dumps(config))
-    (origin / "data_dir.txt").write_text(f"{own}\n")
-    flags = [*FLAGS, "--init-from", str(origin), "--data-dir", str(own), "--out", str(out)]
-    assert inspect_command.main(flags) == 0
-    splits = json.loads((out / "inspect.json").read_text())["splits"]
-    assert [splits[name]["used"] for name in ("train", "dev", "test")] == [3, 3, 2]
 
 
 def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp_path):
