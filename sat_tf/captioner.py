@@ -6,6 +6,7 @@ Shapes: B batch, T words, L locations, D annotation width, K hypotheses of the s
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
@@ -18,10 +19,12 @@ from sat_tf.layers.lstm import State
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.ops import replica_seed, step_seeds
-from sat_tf.search import Hypotheses, beam_search
 from sat_tf.train_step import Batch, Means, TrainableModel
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import checked, from_dict, to_dict
+
+if TYPE_CHECKING:
+    from sat_tf.search import Hypotheses
 
 CAPTION_WORDS = 12
 """Words of a typical caption: a search reads about this many contexts per hypothesis."""
@@ -161,6 +164,8 @@ class Captioner(TrainableModel):
         Returns:
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
         """
+        from sat_tf.search import beam_search
+
         search = search or self.config.search
         step, state, attended = self.search_step(annotations, self.selection, seed)
         return beam_search(

@@ -15,7 +15,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.inference import weights
 from sat_tf.util.commands import counted
 from sat_tf.util.errors import RunError
 from training.run.checkpoints import Checkpoints, Progress
@@ -110,6 +109,8 @@ class CheckpointAndStop(keras.callbacks.Callback):
         scores = {**logs, "val_last": epoch + 1.0}
         rank, score = of_chief(monitored(scores, self._config.monitor))  # only it has them all
         if progress.end_epoch(score, int(rank)):
+            from sat_tf.inference import weights
+
             on_chief(weights.save_weights)(self.model, self._best_weights)
         progress.stopped = progress.waited >= self._config.patience
         # The rest of an interrupted epoch has a `fit` call of its own, as all epochs of one call
