@@ -25,7 +25,7 @@ class _FirstStepError(Exception):
 def first_step(flags: list[str]) -> None:
     """Trains until the first step has ended, in a temporary folder."""
 
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise _FirstStepError
 
     arguments = command.parse(flags)
