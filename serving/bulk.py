@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Captions the images; returns the exit status."""
     with loading():
-        from sat_tf.inference.graph_folder import copy_graphs
+        from sat_tf.inference.litert_captioner import copy_graphs
         from sat_tf.inference.load import load
 
     check_spark()
@@ -118,7 +118,7 @@ def find_images(patterns: Iterable[str]) -> list[str]:
         ValueError: A pattern matches nothing, or a folder has no image.
         OSError: A list cannot be read.
     """
-    from sat_tf.inference.batch import image_files
+    from sat_tf.inference.captioning import image_files
 
     found: list[str] = []
     for pattern in patterns:
@@ -180,7 +180,7 @@ def caption_rows(
     from pyspark import SparkFiles
 
     from sat_tf.images.pillow import decode, resize
-    from sat_tf.inference.batch import read_ahead
+    from sat_tf.inference.captioning import read_ahead
 
     captioner = load_graphs(SparkFiles.get(_ARCHIVE), cores)
     encoder, search = captioner.config.encoder, captioner.config.search

@@ -17,8 +17,8 @@ import tyro
 
 from sat_tf.config import SearchFlags
 from sat_tf.inference import published
-from sat_tf.inference.batch import image_files
-from sat_tf.inference.graph_folder import copy_graphs
+from sat_tf.inference.captioning import image_files
+from sat_tf.inference.litert_captioner import copy_graphs
 from sat_tf.inference.load import load
 from sat_tf.util.commands import exit_status, loading, parse_flags, printable
 from sat_tf.util.errors import invalid_value

@@ -154,9 +154,8 @@ def graph_templates(
     Neighbours with the same encoder share its graph; another one's biases are corrected on the
     training images of the run.
     """
-    from sat_tf.inference.assembly import make_template
     from sat_tf.inference.graphs import convert_graphs
-    from sat_tf.inference.packing import Packed
+    from sat_tf.inference.packing import Packed, make_template
     from training.data.readers import load_split
     from training.run.graphs import CORRECTED, pixels_of
 

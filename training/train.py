@@ -296,7 +296,7 @@ def report(
     captioner: TrainedCaptioner, run_dir: Path, cache_dir: Path, data_dir: Path | None
 ) -> None:
     """Evaluates a trained run on dev, and says what is next."""
-    from sat_tf.inference.graph_folder import renew_limits
+    from sat_tf.inference.litert_captioner import renew_limits
     from training.evaluation.evaluation import Request, evaluate_run
     from training.inspect import after_training
 

@@ -23,7 +23,7 @@ from PIL import Image
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.images.pillow import read_pixels
 from sat_tf.inference import published
-from sat_tf.inference.batch import image_files, read_ahead, try_decode
+from sat_tf.inference.captioning import image_files, read_ahead, try_decode
 from sat_tf.inference.confidence import remark
 from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.inference.load import load

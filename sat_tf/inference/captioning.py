@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TypeVar, overload
 
 import numpy as np
+from PIL import Image
 
 from sat_tf.config import CaptionerConfig, SearchConfig
-from sat_tf.images.pillow import ImageInput, read_pixels
-from sat_tf.inference.captions import Caption
+from sat_tf.images import SUFFIXES
+from sat_tf.images.pillow import ImageInput, decode, read_content, read_pixels
+from sat_tf.inference.captions import Caption, Explanation, WordByWord, explain, sentence_tokens
 from sat_tf.inference.confidence import Limits
 from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from sat_tf.util.fields import check_argument
 
-if TYPE_CHECKING:
-    from sat_tf.inference.explain import Explanation, WordByWord
+Item, Read = TypeVar("Item"), TypeVar("Read")
+
+_AHEAD = 2  # images
+_LOG = logging.getLogger(__name__)
 
 
 class TrainedCaptioner:
@@ -99,8 +108,6 @@ class TrainedCaptioner:
             ValueError: The folder has no images.
         """
         if isinstance(images, str | Path):
-            from sat_tf.inference.batch import image_files
-
             images = image_files([Path(images)])
         check_argument("images", images, Iterable)
         return (one for one in self._each(images, search) if one[1] is not None)
@@ -125,8 +132,6 @@ class TrainedCaptioner:
             ValueError: The image cannot be read; or the sentence has no word, too many, or none
                 that the captioner knows.
         """
-        from sat_tf.inference.explain import explain, sentence_tokens
-
         check_argument("sentence", sentence, str | None)
         shown, search, pixels = None, self.config.search, self.pixels(image)
         if sentence is None:
@@ -155,14 +160,35 @@ class TrainedCaptioner:
     def _each(
         self, images: Iterable[ImageInput], search: SearchConfig | None
     ) -> Iterator[tuple[ImageInput, Caption | None]]:
-        from sat_tf.inference.batch import caption_each  # one caption takes none of it
-
+        """Yields each image with its caption; None if it has none, which is logged and counted."""
         search = check_argument("search", search, SearchConfig | None) or self.config.search
 
-        def first(read: list[np.ndarray]) -> Iterator[Caption]:
-            return (beam[0] for beam in self.beams(read, search, most=1))
+        def attempt(image: ImageInput) -> tuple[ImageInput, np.ndarray | ValueError]:
+            try:
+                return image, self.pixels(image)
+            except ValueError as error:
+                if isinstance(image, str | Path | bytes | Image.Image):
+                    return image, error
+                raise  # no image at all, unlike a file that cannot be read
 
-        return caption_each(images, self.pixels, first, self._AT_ONCE)
+        ahead, count, skipped = read_ahead(images, attempt), 0, 0
+        while batch := list(itertools.islice(ahead, self._AT_ONCE)):
+            pixels = [found for _, found in batch if isinstance(found, np.ndarray)]
+            # Lazily: an image that has no caption raises in its turn.
+            captions = (b[0] for group in [pixels] for b in self.beams(group, search, most=1))
+            for image, found in batch:
+                count += 1
+                try:
+                    if isinstance(found, ValueError):
+                        raise found
+                    made = next(captions)
+                except ValueError as error:
+                    made, skipped = None, skipped + 1
+                    name = image if isinstance(image, str | Path) else f"image {count}"
+                    _LOG.warning("Skipped %s: %s", name, error)
+                yield image, made
+        if skipped:
+            _LOG.warning("%d of %d images have no caption.", skipped, count)
 
     def beams(
         self, pixels: Sequence[np.ndarray], search: SearchConfig, most: int | None = None
@@ -186,3 +212,55 @@ class TrainedCaptioner:
     def read_tokens(self, pixels: np.ndarray, tokens: Sequence[int]) -> WordByWord:
         """Reads the tokens of a sentence about an image, each from the true ones before it."""
         raise NotImplementedError
+
+
+def read_ahead(items: Iterable[Item], read: Callable[[Item], Read]) -> Iterator[Read]:
+    """Yields `read(item)` of each item in turn; another thread reads up to two items more.
+
+    Items are taken one by one, in the caller's thread. What `read` raises comes in its turn.
+    """
+    reader = ThreadPoolExecutor(1)
+    waiting: deque[Future[Read]] = deque()
+    try:
+        for item in items:
+            waiting.append(reader.submit(read, item))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        reader.shutdown(wait=False, cancel_futures=True)
+
+
+def image_files(paths: Iterable[Path]) -> list[Path]:
+    """Replaces each folder by the image files in it and in folders below, sorted by name.
+
+    Hidden ones and figures of earlier captions are left out.
+
+    Raises:
+        ValueError: A folder has none.
+    """
+    from sat_tf.inference.figures import is_figure
+
+    files = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = []
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if name[0] != ".")
+            shown = (n for n in sorted(names) if n.lower().endswith(SUFFIXES) and n[0] != ".")
+            found += [file for name in shown if not is_figure(file := Path(folder, name))]
+        if not found:
+            raise ValueError(f"The folder {path} has no images ({', '.join(SUFFIXES)}).")
+        files += found
+    return files
+
+
+def try_decode(path: Path) -> Image.Image | ValueError:
+    """Decodes an image file, upright; or returns what is wrong with it."""
+    try:
+        return decode(read_content(path))
+    except ValueError as error:
+        return error

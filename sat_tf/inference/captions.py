@@ -1,15 +1,21 @@
-"""The caption of an image, as every way of captioning returns it."""
+"""The caption of an image, and the explanation of a sentence about it, word by word."""
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
+
+from sat_tf.text.vocabulary import END, UNK, Vocabulary
+from sat_tf.util.errors import invalid_value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,3 +107,141 @@ class Caption:
             raise ValueError("A caption of annotations has no image to draw: caption an image.")
         names = ("image", "words", "alpha", "beta", "language")
         return {"title": self.text} | {name: getattr(self, name) for name in names}
+
+
+_FEW = 5  # words that a message names
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(Caption):
+    """A sentence about one image, as a captioner reads it; see `Caption`, of which it is one.
+
+    Attributes:
+        looking: float32 `[T]`, what looking was worth for each word, nats: its log-probability
+            minus the one under a uniform map. The words before it were read with the maps as they
+            are. None without attention.
+        unknown: The sentence's words that the captioner does not know. It reads them as `<unk>`;
+            they have a map, and NaN for what their probability would be, as has the sentence.
+    """
+
+    looking: np.ndarray | None = None
+    unknown: tuple[str, ...] = ()
+
+    def rows(self) -> list[list[str]]:
+        """Returns a table with a row per word: log-probability, worth of looking, gate, maximum.
+
+        The maximum is the centre of the map's largest cell, in percent of what the encoder sees,
+        from the left and from the top.
+        """
+        head = ["word", "log p"]
+        table = [[word, _signed(p)] for word, p in zip(self.words, self.log_probs, strict=True)]
+        if self.alpha is None:
+            return [head, *table]
+        height, width = self.alpha.shape[1:]
+        for row, worth, gate, alpha in zip(table, self.looking, self.beta, self.alpha, strict=True):
+            y, x = divmod(int(alpha.argmax()), width)
+            place = f"{100 * (x + 0.5) / width:.0f}", f"{100 * (y + 0.5) / height:.0f}"
+            row += [_signed(worth), f"{gate:.2f}", *place]
+        return [[*head, "looking", "gate", "x, %", "y, %"], *table]
+
+    def labelled(self) -> Explanation:
+        """Returns it with what looking was worth behind each word, for figures."""
+        if self.looking is None:
+            return self
+        pairs = zip(self.words, self.looking, strict=True)
+        return dataclasses.replace(self, words=tuple(f"{w} {_signed(worth)}" for w, worth in pairs))
+
+    def _drawn(self) -> dict:
+        return Caption._drawn(self.labelled())
+
+
+def _signed(nats: float) -> str:
+    return "?" if np.isnan(nats) else f"{nats:+.2f}"
+
+
+class WordByWord(NamedTuple):
+    """A captioner's reading of T tokens, each from those before it."""
+
+    log_probs: np.ndarray
+    """float32 `[T]`, nats."""
+    uniform: np.ndarray | None
+    """float32 `[T]`, log-probability with a uniform map at this step alone; None without maps."""
+    alpha: np.ndarray | None
+    """float32 `[T, L]`."""
+    beta: np.ndarray | None
+    """float32 `[T]`."""
+
+
+def sentence_tokens(
+    vocabulary: Vocabulary, sentence: str, longest: int
+) -> tuple[list[str], tuple[int, ...]]:
+    """Splits a sentence as captions were split in training.
+
+    Args:
+        vocabulary: The captioner's.
+        sentence: As a user wrote it.
+        longest: The most tokens of a caption.
+
+    Returns:
+        Tokens as captions show them, unknown ones as they were written; and their ids with `END`.
+
+    Raises:
+        ValueError: It has no words, none that is known, or too many.
+    """
+    found = vocabulary.tokenize(sentence)
+    ids = [vocabulary.id(token) for token in found]
+    if not found:
+        raise invalid_value("sentence", "a sentence with words", repr(sentence[:80]))
+    if len(found) > longest:
+        expected = f"at most {longest} {vocabulary.unit}, as many as a caption may have"
+        raise invalid_value("sentence", expected, len(found))
+    if set(ids) == {UNK}:
+        named = ", ".join(dict.fromkeys(found[:_FEW]))
+        raise invalid_value("sentence", "a word that the captioner knows", f"unknown: {named}")
+    pairs = zip(found, ids, strict=True)
+    return [t if n == UNK else vocabulary.words[n] for t, n in pairs], (*ids, END)
+
+
+def explain(
+    vocabulary: Vocabulary,
+    tokens: Sequence[int],
+    read: WordByWord,
+    grid: tuple[int, int],
+    *,
+    shown: Sequence[str] | None = None,
+    length_power: float,
+    image: np.ndarray,
+) -> Explanation:
+    """Puts a captioner's reading of a sentence into words.
+
+    Args:
+        vocabulary: The captioner's.
+        tokens: Ids that were read, with `END` if the sentence ends there.
+        read: The reading of each.
+        grid: `(h, w)` of the maps.
+        shown: Tokens as written, without `END`; None takes those of the ids.
+        length_power: Of the score.
+        image: uint8 `[S, S, 3]`, the image as the encoder saw it.
+    """
+    words = slice(0, len(tokens) - (tokens[-1:] == (END,)))
+    known = np.array(tokens) != UNK
+    log_probs = np.where(known, read.log_probs, np.float32(np.nan))
+    shown = [vocabulary.words[n] for n in tokens[words]] if shown is None else shown
+    maps, looking = dict.fromkeys(("alpha", "beta")), None
+    if read.alpha is not None:
+        maps = {"alpha": read.alpha[words].reshape(-1, *grid), "beta": read.beta[words]}
+        looking = log_probs[words] - read.uniform[words]
+    total = float(log_probs.sum())
+    parts = {"words": tuple(shown), "log_probs": log_probs[words], **maps}
+    unread = np.array(shown, object)[np.isnan(parts["log_probs"])]
+    return Explanation(
+        text=vocabulary.join(shown),
+        score=total / max(len(shown), 1) ** length_power,
+        log_prob=total,
+        **parts,
+        image=image,
+        language=vocabulary.language,
+        tokens=tuple(tokens),
+        looking=looking,
+        unknown=tuple(dict.fromkeys(unread)),
+    )

@@ -14,9 +14,8 @@ import tensorflow as tf
 from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.inference.captioning import TrainedCaptioner
-from sat_tf.inference.captions import Caption
+from sat_tf.inference.captions import Caption, WordByWord
 from sat_tf.inference.confidence import Limits
-from sat_tf.inference.explain import WordByWord
 from sat_tf.search import Hypotheses
 from sat_tf.text.vocabulary import END, START, Vocabulary
 from sat_tf.util.errors import invalid_value

@@ -1,20 +1,26 @@
-"""Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales.
+"""Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales; and graphs of them.
 
-Nothing in such a file can be executed. NumPy reads and writes it alone; packing a LiteRT graph
+Nothing in such a file can be executed. NumPy reads and writes it alone; taking a LiteRT graph apart
 needs LiteRT. A packed graph, which `serving/web/packed.js` unpacks, takes a quarter of its bytes:
 weights that were rounded before give the same integers again, and come back to the last bits; the
 rest stays as it is.
+
+A published captioner keeps its weights once, as these integers. A template holds the rest of a
+graph's file: operations, biases, scales and small constants. In both forms the largest weight of a
+channel is the largest integer. So a weight of integer n in a group with scale s, in a channel with
+scales up to m, is `n s / m` in the graph.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import json
 import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -203,15 +209,10 @@ def _checked_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dty
 
 def pack_graph(path: Path) -> bytes:
     """Returns a LiteRT graph, packed."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
     content = path.read_bytes()
-    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES  # constants stay where they are
-    interpreter = Interpreter(str(path), experimental_op_resolver_type=plain)
-    interpreter.allocate_tensors()
     entries, rest, end = {}, [], 0
-    for start, values in sorted(_constants(interpreter, content), key=lambda found: found[0]):
-        packed = _packed(values) if start >= end else None
+    for start, values, _ in _constants(content, "FLOAT32"):
+        packed = _packed(values) if start >= end and values.ndim > 1 else None
         if packed is None:
             continue
         layout, levels = packed
@@ -244,21 +245,6 @@ def unpack_graph(content: bytes) -> bytes:
     return bytes(graph)
 
 
-def _constants(interpreter, content: bytes):
-    """Yields the place and the values of each matrix of float32 weights in a graph's file."""
-    for tensor in interpreter.get_tensor_details():
-        shape = tensor["shape"]
-        if tensor["dtype"] != np.float32 or len(shape) < 2 or np.prod(shape) < _SMALLEST:
-            continue
-        try:
-            values = interpreter.get_tensor(tensor["index"])
-        except ValueError:  # of an activation
-            continue
-        start = content.find(values.tobytes())
-        if start >= 0:
-            yield start, values
-
-
 def _packed(values: np.ndarray) -> tuple[str, dict[str, np.ndarray]] | None:
     """Returns layout and entries that give weights back; None if none do."""
     layouts = {
@@ -275,4 +261,150 @@ def _packed(values: np.ndarray) -> tuple[str, dict[str, np.ndarray]] | None:
             found = levels * np.repeat(scale, GROUP, axis=0)[: len(levels)]
             if np.abs(found - matrix).max() <= _TOLERANCE * np.abs(matrix).max():
                 return layout, entries
+    return None
+
+
+# --- templates ---
+
+_PARTS, _SIGNS, _AT, _BY = "parts", "signs", "fixed_at", "fixed_by"
+_EQUAL = 0.999  # share of equal integers, at least; the others differ by one
+
+
+class Part(NamedTuple):
+    """Where an array of the stored weights is in a graph.
+
+    Attributes:
+        name: The array.
+        before: Bytes of the template before it.
+        columns: The graph has a row for each output channel, not a column.
+        single: The graph has one scale for the array, not one per output channel.
+        signs: Place of the channels' signs, which a folded normalisation may flip; None without.
+        fixes: Integers that are corrected by one.
+    """
+
+    name: str
+    before: int
+    columns: bool
+    single: bool
+    signs: int | None
+    fixes: int
+
+
+def assemble(template: bytes, weights: Packed) -> bytes:
+    """Returns the graph of a template, with its weights.
+
+    Raises:
+        ValueError: The template is damaged, or one of other weights.
+    """
+    stored = Packed(template)
+    try:
+        parts = [Part(*values) for values in json.loads(stored.entry(_PARTS).tobytes())]
+        rest, signs, file, place = stored.entry(_REST), stored.entry(_SIGNS), io.BytesIO(), 0
+        at, by, fixed = stored.entry(_AT).view("<u4"), stored.entry(_BY), 0
+        for part in parts:
+            file.write(rest[place : place + part.before])
+            levels, fixes = _levels(weights, part, signs), slice(fixed, fixed + part.fixes)
+            levels.reshape(-1)[at[fixes]] += by[fixes]
+            file.write(levels)
+            place, fixed = place + part.before, fixed + part.fixes
+        file.write(rest[place:])
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"The template of a graph is damaged: {error!r}.") from error
+    return file.getvalue()
+
+
+def _levels(weights: Packed, part: Part, signs: np.ndarray) -> np.ndarray:
+    """Returns the integers of an array as a graph has them, int8."""
+    matrix, scale, most = weights.levels(part.name)
+    share = scale / (scale.max() if part.single else scale.max(axis=0)) * np.float32(127 / most)
+    if part.signs is not None:
+        share *= signs[part.signs :][: scale.shape[1]]
+    made, buffer = np.empty(matrix.shape, np.int8), np.empty([GROUP, matrix.shape[1]], np.float32)
+    for group, start in enumerate(range(0, len(matrix), GROUP)):
+        rows = matrix[start : start + GROUP]
+        found = np.multiply(rows, share[group], out=buffer[: len(rows)])
+        made[start : start + GROUP] = np.rint(found, out=found)
+    return np.ascontiguousarray(made.T) if part.columns else made
+
+
+def make_template(graph: bytes, weights: Packed) -> bytes:
+    """Takes the stored weights out of a graph: what `assemble` puts together again.
+
+    Constants that are not among the weights stay. Where two ways of rounding meet half an integer,
+    one of the graph is noted: a few by one move captions, as what follows is rounded, too.
+
+    Args:
+        graph: Content of the file, with weights in int8.
+        weights: The captioner's weights as they are published.
+    """
+    parts, rest, signs, at, by, end = [], [], [], [], [], 0
+    for start, values, single in _constants(graph, "INT8"):
+        found = _part_of(values, single, weights, sum(map(len, signs)))
+        if found is None:
+            continue
+        part, flips, apart = found
+        fixed = np.flatnonzero(apart)
+        at.append(fixed.astype("<u4").view(np.uint8))
+        by.append(apart[fixed].astype(np.int8))
+        rest.append(graph[end:start])
+        parts.append(part._replace(before=start - end, fixes=len(fixed)))
+        end = start + values.nbytes
+        signs += [] if part.signs is None else [flips]
+    rest.append(graph[end:])
+    return archive(
+        {
+            _PARTS: np.frombuffer(json.dumps(parts).encode(), np.uint8),
+            _REST: np.frombuffer(b"".join(rest), np.uint8),
+            _SIGNS: np.concatenate([*signs, np.zeros(0, np.int8)]).astype(np.int8),
+            _AT: np.concatenate([*at, np.zeros(0, np.uint8)]),
+            _BY: np.concatenate([*by, np.zeros(0, np.int8)]),
+        }
+    )
+
+
+def _constants(graph: bytes, kind: str) -> list[tuple[int, np.ndarray, bool]]:
+    """Returns place and values of each large constant, and whether it has one scale, in order."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model, found = schema.Model.GetRootAs(graph), []
+    origin = np.frombuffer(graph, np.uint8).__array_interface__["data"][0]
+    dtype, wanted = {"INT8": "i1", "FLOAT32": "<f4"}[kind], getattr(schema.TensorType, kind)
+    for n in range(model.Subgraphs(0).TensorsLength()):
+        tensor = model.Subgraphs(0).Tensors(n)
+        data = model.Buffers(tensor.Buffer()).DataAsNumpy()
+        if tensor.Type() != wanted or np.size(data) < _SMALLEST * np.dtype(dtype).itemsize:
+            continue
+        start = data.__array_interface__["data"][0] - origin
+        values = data.view(dtype).reshape(tensor.ShapeAsNumpy())
+        found.append((start, values, tensor.Quantization().ScaleLength() == 1))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _part_of(
+    values: np.ndarray, single: bool, weights: Packed, place: int
+) -> tuple[Part, np.ndarray, np.ndarray] | None:
+    """Finds the array that a graph's constant is.
+
+    Returns:
+        The array, the signs of its channels, and what the constant's integers are more.
+    """
+    for name, shape in weights.shapes.items():
+        if np.prod(shape) != values.size or len(shape) < 2:
+            continue
+        for columns in (True, False):
+            part = Part(name, 0, columns, single, None, 0)
+            made = _levels(weights, part, np.zeros(0, np.int8))
+            channels = made.reshape(
+                len(made) if columns else -1, *([-1] if columns else [made.shape[1]])
+            )
+            given = values.reshape(channels.shape)
+            axis = 1 if columns else 0
+            products = (channels.astype(np.int32) * given).sum(axis=axis)
+            flips = np.where(products < 0, -1, 1).astype(np.int8)
+            channels = channels * (flips[:, None] if columns else flips)
+            apart = given - channels.astype(np.int16)
+            if np.abs(apart).max() <= 1 and np.mean(apart == 0) >= _EQUAL:
+                flipped = (flips < 0).any()
+                part = part._replace(signs=place if flipped else None)
+                return part, flips, apart.reshape(-1)
     return None

@@ -100,7 +100,7 @@ async function search(captioner, encoded) {
   }
 }
 
-// What a captioner makes of a sentence, each word from those before it, as `sat_tf/inference/explain.py`.
+// What a captioner makes of a sentence, each word from those before it, as `sat_tf/inference/captions.py`.
 async function explain(sentence, captioner, encoded) {
   const { ids, tokens, unknown } = readSentence(sentence, await words(captioner.vocabulary), captioner);
   const { given, step, close } = await decoder(captioner, encoded);

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.inference.int8 import quantised
+from sat_tf.inference.graphs import quantised
 
 
 def convolution(**options) -> bytes:

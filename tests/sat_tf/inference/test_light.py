@@ -15,9 +15,8 @@ import sat_tf
 from sat_tf.config import SearchConfig
 from sat_tf.inference import load as loading
 from sat_tf.inference import published
-from sat_tf.inference.graph_folder import copy_graphs
 from sat_tf.inference.keras_captioner import KerasCaptioner
-from sat_tf.inference.litert_captioner import LiteRTCaptioner
+from sat_tf.inference.litert_captioner import LiteRTCaptioner, copy_graphs
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.errors import RunError
 from tests.image_files import encode, exif_of, smooth
