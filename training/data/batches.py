@@ -110,17 +110,11 @@ Batch = dict[str, tf.Tensor]
 
 @dataclass(frozen=True)
 class Shard:
-    """One process' part of each batch: the parts of its devices.
+    """One process' part of each batch: the parts of its devices."""
 
-    Attributes:
-        first: Index of its first device among those of all processes.
-        devices: Number of its devices.
-        total: Number of devices of all processes.
-    """
-
-    first: int = 0
-    devices: int = 1
-    total: int = 1
+    first: int = 0  # index of its first device among those of all processes
+    devices: int = 1  # number of its devices
+    total: int = 1  # number of devices of all processes
 
     def part(self, size: int, device: int) -> slice:
         """Returns the rows of a batch of `size` for one of its devices, 0 ... devices - 1.
@@ -174,7 +168,7 @@ def training_batches(
         batch_size: Captions per batch.
         seed: Seed of the order and of the views.
         by_image: Keep all captions of an image in the same batch, with the same view.
-        teaching: What teaches beside the captions, if anything does.
+        teaching: What teaches beside the captions.
 
     Returns:
         The number of batches per epoch; and a function that returns a shard's batches from an

@@ -35,7 +35,7 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -86,49 +86,32 @@ _ON_ITS_SIDE = (5, 6, 7, 8)  # orientations of EXIF
 
 @dataclass(frozen=True)
 class BoxedPhrase:
-    """A noun phrase of a caption and the boxes of what it names.
+    """A noun phrase of a caption and the boxes of what it names."""
 
-    Attributes:
-        image: The image's id, a file name.
-        caption: Index of the caption (or the sentence) among the image's, -1 if it is not among
-            them.
-        text: The phrase as written.
-        span: `[a, b)` over the caption's blank-separated tokens, or over `sentence`; or None.
-        types: Such as people or scene.
-        boxes: `(top, left, bottom, right)`, shares of the image's sides; the place is their union.
-        sentence: The words, by `split_words`, of a sentence that is one of the captions, perhaps
-            in another place and wording; None if `caption` is the caption's own index.
-        size: Width and height of the image that boxes were drawn on, pixels; None if not known.
-    """
-
-    image: str
-    caption: int
-    text: str
+    image: str  # the image's id, a file name
+    caption: int  # index of the caption or sentence among the image's, -1 if it is none of them
+    text: str  # as written
     span: tuple[int, int] | None
-    types: tuple[str, ...]
-    boxes: tuple[Box, ...]
+    """`[a, b)` over the caption's blank-separated tokens, or over `sentence`."""
+    types: tuple[str, ...]  # such as people or scene
+    boxes: tuple[Box, ...]  # shares of the image's sides; the place is their union
     sentence: tuple[str, ...] | None = None
+    """Words, by `split_words`, of a sentence that is one of the captions, perhaps in another place
+    and wording; None if `caption` is the caption's own index."""
     size: tuple[float, float] | None = None
+    """Width and height of the image that boxes were drawn on, pixels, if known."""
 
 
 @dataclass(frozen=True)
 class PlacedPhrase:
-    """A phrase among the tokens of its caption.
-
-    Attributes:
-        phrase: The phrase.
-        first: Index of its first token.
-        last: Index of its last token.
-        head: Index of the first token of its last word.
-        pixel: Height and width of a pixel of the image that boxes were drawn on, as shares of the
-            encoder's view.
-    """
+    """A phrase among the tokens of its caption."""
 
     phrase: BoxedPhrase
-    first: int
-    last: int
-    head: int
+    first: int  # index of its first token
+    last: int  # of its last token
+    head: int  # of the first token of its last word
     pixel: tuple[float, float] = (0.0, 0.0)
+    """Height and width of a pixel of the image that boxes were drawn on, shares of the view."""
 
 
 Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
@@ -137,17 +120,11 @@ Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
 
 @dataclass(frozen=True, eq=False)
 class PlacedBoxes:
-    """Phrases of a split's captions with their boxes.
+    """Phrases of a split's captions with their boxes."""
 
-    Attributes:
-        path: The file or folder that they are of; None for boxes of the data set itself.
-        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
-        skipped: Reason -> how many boxes or phrases were left out for it.
-    """
-
-    path: Path | None
-    phrases: Placed
-    skipped: Mapping[str, int]
+    path: Path | None  # the file or folder that they are of; None for boxes of the data set itself
+    phrases: Placed  # (image index, caption index) -> phrases, with boxes in the encoder's view
+    skipped: Mapping[str, int]  # reason -> how many boxes or phrases were left out for it
 
 
 def place_boxes(
@@ -322,14 +299,9 @@ def _sentence_phrases(line: str) -> list[dict]:
         sentence += split_words(line[end : match.start()])
         start = len(sentence)
         sentence += split_words(match["words"])
-        end = match.end()
-        phrase = {
-            "text": match["words"],
-            "span": (start, len(sentence)),
-            "entity": match["entity"],
-            "types": tuple(match["types"].split("/")[1:]),
-        }
-        phrases.append(phrase)
+        end, types = match.end(), tuple(match["types"].split("/")[1:])
+        found = {"text": match["words"], "entity": match["entity"], "types": types}
+        phrases.append(found | {"span": (start, len(sentence))})
     sentence += split_words(line[end:])
     return [phrase | {"sentence": tuple(sentence)} for phrase in phrases]
 
@@ -343,13 +315,13 @@ def split_words(text: str) -> list[str]:
 
 
 def _own_nouns(examples: Sequence[Example]) -> dict[str, list[BoxedPhrase]]:
-    phrases: dict[str, list[BoxedPhrase]] = {}
-    for example in examples:
-        for one in example.phrases:
+    phrases: dict[str, list[BoxedPhrase]] = defaultdict(list)
+    for image in examples:
+        for one in image.phrases:
             noun, span = one.text.split()[-1], (one.word, one.word + 1)
             types = () if one.seen else (HELD_OUT,)
-            phrase = BoxedPhrase(example.image_id, one.caption, noun, span, types, (one.box,))
-            phrases.setdefault(phrase.image, []).append(phrase)
+            found = BoxedPhrase(image.image_id, one.caption, noun, span, types, (one.box,))
+            phrases[image.image_id].append(found)
     return phrases
 
 
@@ -367,17 +339,14 @@ def place_phrases(
     by_name, dropped = _by_name(names, phrases)
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     for number, example in enumerate(examples):
-        own = by_name.get(names[number], ())
-        if not own:
+        if not (own := by_name.get(names[number])):
             continue
         # Words of each blank-separated part of a caption; together they are the caption's.
         split = vocabulary.base_words
         captions = [[split(part) for part in text.split()] for text in example.captions]
         spans: dict[int, list[tuple[str, int, int]]] = {}
         written = [(one.caption, one.sentence) for one in own if one.sentence is not None]
-        aligned: dict[Sentence, Alignment] = {}
-        if written:
-            aligned = align_captions(dict.fromkeys(written), map(split_words, example.captions))
+        aligned = align_captions(dict.fromkeys(written), map(split_words, example.captions))
         for phrase in own:
             place = _place(captions, aligned, phrase, split)
             if isinstance(place, str):
@@ -402,29 +371,29 @@ def _by_name(
     Flickr30k Entities may have a longer name: 1000268201.jpg is 1000268201_693b08cb0e.jpg in
     Flickr8k.
     """
-    ends: dict[str, set[str]] = {}
+    ends: dict[str, set[str]] = defaultdict(set)
     for name in names:
         path = PurePosixPath(name)
         for end in {path.name, path.stem.partition("_")[0]}:
-            ends.setdefault(end, set()).add(name)
-    present, by_name, dropped = set(names), {}, Counter()
+            ends[end].add(name)
+    present, by_name, dropped = set(names), defaultdict(list), Counter()
     for image, found in phrases.items():
         name = canonical_name(image)
         if name not in present:
             path = PurePosixPath(name)
             likely = {
                 other
-                for other in ends.get(path.name, ())
+                for other in ends[path.name]
                 if f"/{other}".endswith(f"/{name}") or f"/{name}".endswith(f"/{other}")
             }
             if not likely and found[0].sentence is not None:
-                likely = ends.get(path.stem, set())
+                likely = ends[path.stem]
             if len(likely) > 1:
                 dropped[SEVERAL_IMAGES] += len(found)
             if len(likely) != 1:
                 continue
             (name,) = likely
-        by_name.setdefault(name, []).extend(found)
+        by_name[name] += found
     return by_name, dropped
 
 
@@ -508,15 +477,10 @@ def align_captions(
 
 @dataclass(frozen=True)
 class View:
-    """The part of an image that an encoder sees.
+    """The part of an image that an encoder sees."""
 
-    Attributes:
-        shape: Height and width of the whole image.
-        resize: The encoder's policy: `squash` shows everything, `crop` the centred square.
-    """
-
-    shape: tuple[int, int]
-    resize: str
+    shape: tuple[int, int]  # height and width of the whole image
+    resize: str  # the encoder's policy: `squash` shows everything, `crop` the centred square
 
     def visible(self, boxes: Sequence[Box]) -> list[Box]:
         """Moves boxes of the image into the view.

@@ -74,21 +74,13 @@ class Rows(Sequence[np.ndarray]):
 
 @dataclass(frozen=True, eq=False)
 class CaptionWords:
-    """The words of a split's captions, as rows of the numbers of different words.
+    """The words of a split's captions, as rows of the numbers of different words."""
 
-    Attributes:
-        split: The split.
-        words: Different words, in the order in which they occur.
-        rows: The words of each caption; none of a caption without a word.
-        image_index: int32 `[N]`, the image of each caption.
-        caption_index: int32 `[N]`, its number among the image's.
-    """
-
-    split: Split
-    words: tuple[str, ...]
-    rows: Rows
-    image_index: np.ndarray
-    caption_index: np.ndarray
+    split: Split  # the split
+    words: tuple[str, ...]  # different words, in the order in which they occur
+    rows: Rows  # the words of each caption; none of a caption without a word
+    image_index: np.ndarray  # int32 `[N]`, the image of each caption
+    caption_index: np.ndarray  # int32 `[N]`, its number among the image's
 
     @classmethod
     def of(cls, split: Split, tokenize: Callable[[str], Sequence[str]]) -> Self:
@@ -137,21 +129,13 @@ class CaptionWords:
 
 @dataclass(frozen=True, eq=False)
 class CaptionTable:
-    """The captions of a split as ids, one row each.
+    """The captions of a split as ids, one row each."""
 
-    Attributes:
-        image_index: int32 `[N]`, index into the split's examples.
-        caption_index: `[N]`, index into that example's captions.
-        tokens: N rows of ids, each `<start> ... <end>`.
-        dropped: Number of captions without a word.
-        truncated: Number of captions cut to the maximum length.
-    """
-
-    image_index: np.ndarray
-    caption_index: np.ndarray
-    tokens: Rows
-    dropped: int = 0
-    truncated: int = 0
+    image_index: np.ndarray  # int32 `[N]`, index into the split's examples
+    caption_index: np.ndarray  # `[N]`, index into that example's captions
+    tokens: Rows  # N rows of ids, each `<start> ... <end>`.
+    dropped: int = 0  # number of captions without a word
+    truncated: int = 0  # number of captions cut to the maximum length
 
     def __len__(self) -> int:
         return len(self.tokens)

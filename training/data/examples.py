@@ -46,21 +46,13 @@ def canonical_split(name: str) -> str:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun phrase of a caption, with the bounding box of what it names.
+    """A noun phrase of a caption, with the bounding box of what it names."""
 
-    Attributes:
-        caption: Index of the caption among the example's captions.
-        word: Index of the head noun in `tokenize(caption)`.
-        box: The place.
-        text: The phrase as written, for example "small red circle".
-        seen: False if the phrase's attributes never occur together in training.
-    """
-
-    caption: int
-    word: int
-    box: Box
-    text: str
-    seen: bool = True
+    caption: int  # index of the caption among the example's captions
+    word: int  # index of the head noun in `tokenize(caption)`
+    box: Box  # the place
+    text: str  # the phrase as written, for example "small red circle"
+    seen: bool = True  # false if the phrase's attributes never occur together in training
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,25 +86,15 @@ AnyImage = Path | StoredImage | np.ndarray
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Example:
-    """One image with its captions.
+    """One image with its captions."""
 
-    Attributes:
-        image_id: Unique within the split.
-        image: The image, or where it is.
-        captions: The captions as written.
-        phrases: Noun phrases with boxes, if the data set has them.
-        group: Name of what it must share a split with, if the data set says.
-        identifier: Another id that the caption file gives it, such as COCO's number.
-        sha256: Of the content of its image (hexadecimal), if that was read.
-    """
-
-    image_id: str
+    image_id: str  # unique within the split
     image: AnyImage
-    captions: tuple[str, ...]
-    phrases: tuple[Phrase, ...] = ()
-    group: str | None = None
-    identifier: str | None = None
-    sha256: str | None = None
+    captions: tuple[str, ...]  # as written
+    phrases: tuple[Phrase, ...] = ()  # noun phrases with boxes, if the data set has them
+    group: str | None = None  # what it must share a split with, if the data set says
+    identifier: str | None = None  # another id of the caption file, such as COCO's number
+    sha256: str | None = None  # of the content of its image (hexadecimal), if that was read
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,28 +103,18 @@ class Split:
 
     With a limit on the number of examples, `skipped` and `blank_captions` cover only what comes
     before the last of them.
-
-    Attributes:
-        name: One of `SPLITS`.
-        examples: The usable examples.
-        skipped: `(image_id, reason)` of the unusable ones.
-        blank_captions: Number of empty captions that were dropped; None if the data set does not
-            count them.
-        uncaptioned: Names of image files that the caption file does not mention, in any split.
-        notes: Sentences on how the caption file was read, where that is not plain.
-        skipped_identifiers: `Example.identifier` of unusable images -> `image_id`.
-        held_out: `DataConfig.held_out` that gives the same splits if images are added; None if
-            the data set gives its splits.
     """
 
-    name: str
-    examples: Sequence[Example] = field(repr=False)
-    skipped: tuple[tuple[str, str], ...] = ()
-    blank_captions: int | None = None
-    uncaptioned: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    name: str  # of `SPLITS`
+    examples: Sequence[Example] = field(repr=False)  # the usable ones
+    skipped: tuple[tuple[str, str], ...] = ()  # `(image_id, reason)` of the others
+    blank_captions: int | None = None  # empty captions that were dropped, if they are counted
+    uncaptioned: tuple[str, ...] = ()  # image files without a caption in any split
+    notes: tuple[str, ...] = ()  # sentences on how the caption file was read, where not plain
     skipped_identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """`Example.identifier` of unusable images -> `image_id`."""
     held_out: str | None = None
+    """`DataConfig.held_out` of the same splits if images are added; None if splits are given."""
 
     def __len__(self) -> int:
         return len(self.examples)

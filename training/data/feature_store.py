@@ -71,17 +71,11 @@ def default_batch_size() -> int:
 
 @dataclass(frozen=True)
 class Records:
-    """The file of a store and its notes.
+    """The file of a store and its notes."""
 
-    Attributes:
-        path: The file; its notes have the suffix .json.
-        fingerprint: All that the content depends on, see `fingerprint`.
-        shape: `(images, views, L, D)`.
-    """
-
-    path: Path
-    fingerprint: str
-    shape: tuple[int, int, int, int]
+    path: Path  # the file; its notes have the suffix .json
+    fingerprint: str  # all that the content depends on, see `fingerprint`
+    shape: tuple[int, int, int, int]  # `(images, views, L, D)`
 
     @property
     def record_bytes(self) -> int:
@@ -202,12 +196,7 @@ def is_known(example: Example) -> bool:
 class FeatureStore:
     """Annotations of a list of examples, read by their position in that list: an `InputSource`.
 
-    Attributes:
-        path: The store's file.
-        mirrored: Whether the views flipped left to right are stored too.
-        known: Index -> reason of each image that could not be read; its record is zero.
-        rotated: Indices of the images that were turned upright according to their EXIF.
-        spec: Shape and dtype of a batch.
+    The record of an image that could not be read is zero.
     """
 
     key, random_crop = "annotations", 0.0

@@ -107,11 +107,11 @@ class ImageLoader:
 
     def _gather(self, futures: list, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
         loaded = [future.result() for future in futures]
+        valid = np.array([image is not None for image in loaded])
         pixels = np.zeros((batch_size, self._size, self._size, 3), np.float32)
-        for row, image in enumerate(loaded):
-            if image is not None:
-                pixels[row] = image
-        return pixels, np.array([image is not None for image in loaded])
+        for row in np.flatnonzero(valid):
+            pixels[row] = loaded[row]
+        return pixels, valid
 
     def _load(self, index: int) -> np.ndarray | None:
         def resize(pixels: tf.Tensor) -> tf.Tensor:
@@ -133,16 +133,10 @@ class ImageLoader:
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """Views of the images of `n` captions.
+    """Views of the images of `n` captions."""
 
-    Attributes:
-        mirrored: bool `[n]`, True if flipped left to right.
-        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
-            that it has.
-    """
-
-    mirrored: np.ndarray
-    corners: np.ndarray
+    mirrored: np.ndarray  # bool `[n]`, True if flipped left to right
+    corners: np.ndarray  # `[n, 2]` in [0, 1): top and left of a crop, shares of its room
 
     @classmethod
     def draw(cls, count: int, seed: int, epoch: int) -> Views:
@@ -159,20 +153,13 @@ class Views:
 class InputSource(Protocol):
     """Model inputs for the examples of a split, by their index."""
 
-    key: str
-    """Name of the input in a batch: `annotations` or `images`."""
-    mirrored: bool
-    """True if views may be mirrored."""
-    random_crop: float
-    """Share of height and width that views leave out."""
-    known: Mapping[int, str]
-    """Index -> reason of images known to be unreadable since the source was opened."""
-    found: Mapping[int, str]
-    """The same of those found so far, by reading."""
-    rotated: Sequence[int]
-    """Indices of the files turned upright, as their EXIF says, among those read so far."""
-    spec: tf.TensorSpec
-    """Shape and dtype of a batch of inputs."""
+    key: str  # name of the input in a batch: `annotations` or `images`
+    mirrored: bool  # views may be mirrored
+    random_crop: float  # share of height and width that views leave out
+    known: Mapping[int, str]  # index -> reason of images unreadable when the source was opened
+    found: Mapping[int, str]  # the same of those found so far, by reading
+    rotated: Sequence[int]  # indices of files turned upright by EXIF, among those read so far
+    spec: tf.TensorSpec  # shape and dtype of a batch of inputs
 
     @property
     def skipped(self) -> Mapping[int, str]:
@@ -288,11 +275,7 @@ def check_readable(split: Split, unreadable: Mapping[int, str]) -> None:
 
 
 def check_first_readable(split: Split, source: InputSource) -> None:
-    """Checks the same by reading images until one can be read.
-
-    Raises:
-        DataError: None can be read.
-    """
+    """Checks the same by reading images until one can be read."""
     for index in np.setdiff1d(np.arange(len(split)), list(source.known)):
         source.read(np.array([index]))
         if index not in source.found:

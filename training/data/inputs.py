@@ -30,27 +30,16 @@ from training.data.readers import Source
 BOXES, PREDICTIONS = "boxes", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
 
-_NONE: Mapping[str, str] = {}
-
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The data of a run.
+    """The data of a run."""
 
-    Attributes:
-        config: Which data set it is, and how captions become words.
-        train: The training split.
-        dev: The dev split.
-        vocabulary: Words of the training captions.
-        table: The training captions as ids.
-        dev_table: The dev captions as ids.
-    """
-
-    config: DataConfig
+    config: DataConfig  # which data set it is, and how captions become words
     train: Split
     dev: Split
-    vocabulary: Vocabulary
-    table: CaptionTable
+    vocabulary: Vocabulary  # words of the training captions
+    table: CaptionTable  # the training captions as ids
     dev_table: CaptionTable
 
     def fingerprint(self) -> str:
@@ -61,31 +50,19 @@ class Data:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a split, or of what teaches beside the captions, as a run uses it.
+    """Contents of a split, or of what teaches beside the captions, as a run uses it."""
 
-    Attributes:
-        fingerprint: `Split.fingerprint`.
-        unreadable: Ids of the images that cannot be read, sorted.
-    """
-
-    fingerprint: str
-    unreadable: tuple[str, ...] = ()
+    fingerprint: str  # `Split.fingerprint`
+    unreadable: tuple[str, ...] = ()  # ids of the images that cannot be read, sorted
 
 
 class Lesson(NamedTuple):
-    """A lesson beside the captions: of boxes or predictions.
+    """A lesson beside the captions: of boxes or predictions."""
 
-    Attributes:
-        name: `BOXES` or `PREDICTIONS`.
-        teaching: What it teaches the training captions.
-        contents: What the run's records say of it.
-        line: A line about it.
-    """
-
-    name: str
-    teaching: Teaching
-    contents: Contents
-    line: str
+    name: str  # `BOXES` or `PREDICTIONS`
+    teaching: Teaching  # what it teaches the training captions
+    contents: Contents  # what the run's records say of it
+    line: str  # about it
 
 
 Teacher = Callable[[Data, Encoder, str], Callable[[InputSource], Lesson]]
@@ -97,23 +74,14 @@ Then teaches the training captions, whose inputs it is given.
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a run's images, and what teaches beside the captions.
+    """The inputs of a run's images, and what teaches beside the captions."""
 
-    Attributes:
-        train: Inputs of the training images, in the views that training asks for.
-        dev: Inputs of the dev images.
-        teaching: What teaches beside the captions, word by word.
-        contents: Split or teacher -> its contents, for the run's records.
-        unusable: Split -> the images that are left out, with reasons.
-        lines: A line about each teacher.
-    """
-
-    train: InputSource
+    train: InputSource  # in the views that training asks for
     dev: InputSource
-    teaching: Sequence[Teaching] = ()
-    contents: Mapping[str, Contents] = field(default_factory=dict)
-    unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    lines: Sequence[str] = ()
+    teaching: Sequence[Teaching] = ()  # beside the captions, word by word
+    contents: Mapping[str, Contents] = field(default_factory=dict)  # of splits and teachers
+    unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # split -> id -> reason
+    lines: Sequence[str] = ()  # about each teacher
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
         """Returns each split with its inputs."""
@@ -121,21 +89,18 @@ class Inputs:
 
 
 def load_data(
-    config: DataConfig, source: Dataset | Source, more_words: Mapping[str, str] = _NONE
+    config: DataConfig, source: Dataset | Source, more_words: Mapping[str, str] | None = None
 ) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
-    Args:
-        config: The configuration.
-        source: The data set.
-        more_words: Words that the vocabulary has in any case, after those of the captions.
+    `more_words` are words that it has in any case, after those of the captions.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
     train, dev = (source.split(name) for name in ("train", "dev"))
     words, dev_words = (split_captions(config, split) for split in (train, dev))
-    vocabulary = learn_vocabulary(config, words).with_more(more_words)
+    vocabulary = learn_vocabulary(config, words).with_more(more_words or {})
     table, dev_table = (
         found.table(vocabulary).cut(config.max_length) for found in (words, dev_words)
     )
@@ -148,13 +113,8 @@ def open_inputs(
 ) -> Inputs:
     """Opens the inputs of training, augmented, and of dev, plain; reads what teaches beside.
 
-    Files that teach are read first: annotations that are not stored yet take minutes.
-
-    Args:
-        model: The model. If its encoder is frozen, annotations are computed and stored.
-        data: The splits.
-        cache_dir: Feature stores, shared by runs.
-        teachers: What teaches beside the captions.
+    Files that teach are read first: annotations that are not stored yet take minutes. Those of a
+    frozen encoder are stored in `cache_dir`, for all runs.
 
     Raises:
         DataError: No image of a split can be read; or a file that teaches cannot be, has nothing
@@ -257,5 +217,4 @@ def batches_of(
     by_image = by_image and len(np.unique(table.image_index)) < len(table)
     if sampled:
         table, by_image = table.first_captions(), True
-    planned = inputs.train, table, batch_size, seed, by_image, inputs.teaching
-    return training_batches(*planned)
+    return training_batches(inputs.train, table, batch_size, seed, by_image, inputs.teaching)

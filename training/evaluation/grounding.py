@@ -33,23 +33,16 @@ _VARIANTS = ("", "_uniform", "_other")
 
 @dataclass(frozen=True)
 class BoxGrounding:
-    """Grounding of a captioner in the boxes of phrases.
-
-    Attributes:
-        scores: Every score, by name.
-        intervals: Intervals over images.
-        by_image: Image id -> scores and sizes, see `training.evaluation.pointing`.
-        details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
-            (type -> scores), for the report.
-        nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
-            the encoder's view.
-    """
+    """Grounding of a captioner in the boxes of phrases."""
 
     scores: Mapping[str, float]
-    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    intervals: Mapping[str, Interval] = field(default_factory=dict)  # over images
     by_image: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Image id -> scores and sizes, see `training.evaluation.pointing`."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    """`phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`."""
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
+    """(image id, head noun) -> boxes of all phrases of the image with that noun, in the view."""
 
 
 def ground_drawn(

@@ -51,22 +51,15 @@ SIZES = {
 
 @dataclass(frozen=True, eq=False)
 class PhraseScores:
-    """Scores of every phrase, of attention and of each control.
-
-    Attributes:
-        values: `pointing_game`, `attention_correctness`, and the same with the suffix of a control
-            -> `[N]`, 0-100.
-        covered: `[N, h, w]`, the share of each cell in the boxes.
-        centres: bool `[N, h, w]`, whether the boxes hold the centre of the cell.
-        images: `[N]`, index of the image of each phrase.
-        types: Types of each phrase.
-    """
+    """Scores of every phrase, of attention and of each control."""
 
     values: Mapping[str, np.ndarray]
-    covered: np.ndarray
-    centres: np.ndarray
-    images: np.ndarray
-    types: Sequence[tuple[str, ...]]
+    """`pointing_game`, `attention_correctness`, and these with the suffix of a control -> `[N]`,
+    0-100."""
+    covered: np.ndarray  # `[N, h, w]`, the share of each cell in the boxes
+    centres: np.ndarray  # bool `[N, h, w]`, whether the boxes hold the centre of the cell
+    images: np.ndarray  # `[N]`, index of the image of each phrase
+    types: Sequence[tuple[str, ...]]  # of each phrase
 
     @property
     def shares(self) -> np.ndarray:

@@ -1,12 +1,12 @@
-"""Data sets by name; each loads as a `Split` of `Example`s. Only the one used is imported."""
+"""Data sets by name; each loads as a `Split` of `Example`s."""
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
 from training.data.config import DataSet
 from training.data.examples import DataError, Split
+from training.data.readers import coco, flickr, folder, scenes
 
 
 def check_there(data: DataSet, data_dir: Path | None) -> None:
@@ -24,8 +24,8 @@ def check_there(data: DataSet, data_dir: Path | None) -> None:
     if not Path(data_dir).is_dir():
         raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
     if data.image_dir is not None and not Path(data_dir, data.image_dir).is_dir():
-        folder = Path(data_dir, data.image_dir)
-        raise DataError(f"`--data.image_dir`: there is no folder {folder}.")
+        images = Path(data_dir, data.image_dir)
+        raise DataError(f"`--data.image_dir`: there is no folder {images}.")
 
 
 class Source:
@@ -43,34 +43,26 @@ class Source:
     """
 
     def __init__(self, data: DataSet, data_dir: Path | None) -> None:
-        self.files: tuple[Path, ...] = ()
-        self.split = functools.partial(_load, data, data_dir=data_dir)
         check_there(data, data_dir)
-        if data.name in ("flickr8k", "flickr30k"):
-            from training.data.readers import flickr
+        self._data, self._data_dir = data, Path(data_dir) if data_dir else None
+        self.files: tuple[Path, ...] = ()
+        if layout := flickr.LAYOUTS.get(data.name):
+            self.files = flickr.read_files(self._data_dir, layout, data.splits)
+        elif data.name == "folder":
+            self._folder = folder.read_folder(self._data_dir, data)
+            self.files = self._folder.files
 
-            self.files = flickr.read_files(Path(data_dir), flickr.LAYOUTS[data.name], data.splits)
+    def split(self, name: str) -> Split:
+        """Loads a split, "train", "dev" or "test"."""
+        data, limit = self._data, self._data.limit
         if data.name == "folder":
-            from training.data.readers.folder import read_folder
-
-            found = read_folder(Path(data_dir), data)
-            self.files, self.split = found.files, functools.partial(found.split, limit=data.limit)
-
-
-def _load(data: DataSet, split: str, data_dir: Path | None) -> Split:
-    if data.name == "scenes":
-        from training.data.readers import scenes
-
-        # Fewer scenes are drawn, not drawn and cut off.
-        count = scenes.COUNTS[split]
-        return scenes.load(split, seed=data.seed, count=min(count, data.limit or count))
-    if data.name == "coco_captions":
-        from training.data.readers import coco
-
-        return coco.load(split, data_dir, data.limit)
-    from training.data.readers import flickr
-
-    return flickr.load(split, Path(data_dir), flickr.LAYOUTS[data.name], data.splits, data.limit)
+            return self._folder.split(name, limit)
+        if data.name == "scenes":  # fewer are drawn, not drawn and cut off
+            count = scenes.COUNTS[name]
+            return scenes.load(name, seed=data.seed, count=min(count, limit or count))
+        if data.name == "coco_captions":
+            return coco.load(name, self._data_dir, limit)
+        return flickr.load(name, self._data_dir, flickr.LAYOUTS[data.name], data.splits, limit)
 
 
 def load_split(data: DataSet, split: str, data_dir: Path | None) -> Split:

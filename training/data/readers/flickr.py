@@ -133,12 +133,10 @@ def load(
 
 def read_files(data_dir: Path, layout: Layout, splits: str | None = None) -> tuple[Path, ...]:
     """Returns the caption files and lists that `load` reads for any split."""
-    names = [layout.caption_file]
-    if (splits or "official") == "official" and layout.list_files:
-        names += layout.list_files.values()
-    else:
-        names.append(layout.karpathy_file)
-    return tuple(data_dir / name for name in names if (data_dir / name).is_file())
+    official = (splits or "official") == "official" and layout.list_files
+    lists = layout.list_files.values() if official else [layout.karpathy_file]
+    files = (data_dir / name for name in (layout.caption_file, *lists))
+    return tuple(file for file in files if file.is_file())
 
 
 def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:

@@ -152,8 +152,15 @@ def _records(
     path: Path, names: Sequence[str], rows: Sequence[tuple[str, Any]], chosen: Chosen
 ) -> Iterator[Record]:
     """Yields the record of each row; the cell of an image is its name, or that and the image."""
-    for index in chosen.captions:
-        _refuse_joined(path, names[index], [(place, row[index]) for place, row in rows])
+    for mark in (";", "\n"):  # half of the cells of a column "captions" may hold several
+        for index in chosen.captions:
+            cells = [(place, row[index]) for place, row in rows if isinstance(row[index], str)]
+            joined = [(place, cell) for place, cell in cells if mark in cell.strip()]
+            if names[index].lower() == "captions" and joined and 2 * len(joined) >= len(rows):
+                place, cell = joined[0]
+                found = f"several captions in one cell, with {mark!r} between: {cell[:60]!r}"
+                way = f"write a row for each caption ({RECIPES}), or call the column caption"
+                fail(path, place, f"{found}; {way}")
     for place, row in rows:
         found = [captions_in(row[index], path, place) for index in chosen.captions]
         texts = tuple(text for of, _ in found for text in of)
@@ -168,17 +175,6 @@ def _records(
         group = None if group is None or group != group else str(group).strip() or None
         blank = sum(missing for _, missing in found)
         yield Record(name, texts, place, split, group, blank, stored=stored)
-
-
-def _refuse_joined(path: Path, name: str, cells: Sequence[tuple[str, Any]]) -> None:
-    """Checks that half of the cells of a column "captions" do not hold several, with a mark."""
-    for mark in (";", "\n") if name.lower() == "captions" else ():
-        joined = [one for one in cells if isinstance(one[1], str) and mark in one[1].strip()]
-        if joined and 2 * len(joined) >= len(cells):
-            place, cell = joined[0]
-            found = f"several captions in one cell, with {mark!r} between: {cell[:60]!r}"
-            way = f"write a row for each caption ({RECIPES}), or call the column caption"
-            fail(path, place, f"{found}; {way}")
 
 
 def choose(
@@ -196,9 +192,14 @@ def choose(
     """
     found: dict[str, tuple[int, ...]] = {}
     plain = [name.strip().lower() for name in names]
+    numbers = {str(index + 1): index for index in range(len(names))}
+    numbers |= {name: index for index, name in reversed([*enumerate(names)])}
     for role, words in ROLES.items():
+        if lost := [name for name in columns.get(role, ()) if name not in numbers]:
+            has = f"names no column; it has {_named(names)}"
+            raise DataError(f"{path}: `--data.columns {role}={lost[0]}` {has}.")
         if role in columns:
-            found[role] = tuple(_index(path, name, names, role) for name in columns[role])
+            found[role] = tuple(numbers[name] for name in columns[role])
             continue
         found[role] = tuple(index for index, name in enumerate(plain) if name in words)
         if role == "image" and len(found[role]) > 1:  # an id next to a name
@@ -210,16 +211,6 @@ def choose(
         raise _which(path, names, sample, found, sorted(several | lacking), known)
     first = {role: next(iter(of), None) for role, of in found.items()}
     return Chosen(first["image"], found["caption"], first["split"], first["group"])
-
-
-def _index(path: Path, name: str, names: Sequence[str], role: str) -> int:
-    if name in names:
-        return names.index(name)
-    if name.isdecimal() and 1 <= int(name) <= len(names):
-        return int(name) - 1
-    raise DataError(
-        f"{path}: `--data.columns {role}={name}` names no column; it has {_named(names)}."
-    )
 
 
 def _named(names: Sequence[str]) -> str:
