@@ -180,20 +180,6 @@ def test_what_keeps_training_from_starting_is_the_same_error(tmp_path, capsys, d
     assert f"Error: {report['errors'][0]}" in said
 
 
-def test_drawn_scenes_are_inspected_too(tmp_path):
-    flags = ["--data.limit", "20", "--fit.batch_size", "16"]
-    status = main([*flags, "--out", str(tmp_path / "out")])
-    report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
-    assert status == 0 and report["splits"]["train"]["used"] == 20
-
-
-def test_the_report_does_not_go_among_the_captions(tmp_path, capsys):
-    (tmp_path / "dev").mkdir()
-    places = ("--data-dir", str(tmp_path), "--out", f"{tmp_path}/dev/..")
-    assert main(["--recipe", "folder_soft", *places]) == 2
-    assert "`--out`" in capsys.readouterr().err and not (tmp_path / "inspect.json").exists()
-
-
 def test_the_next_command_learns_new_words_in_another_language(tmp_path, capsys):
     names = [f"{n}.png" for n in range(20)]
     write_files(tmp_path / "data", {n: encoded(photograph(k), "PNG") for k, n in enumerate(names)})

@@ -16,7 +16,6 @@ from training.data.batches import (
     plan_epoch,
     plan_images,
     prefetched,
-    readable_rows,
     scoring_batches,
     training_batches,
 )
@@ -119,17 +118,6 @@ def test_an_image_that_was_replaced_is_not_used_without_a_word(tmp_path):
     examples[1].image.write_bytes(examples[2].image.read_bytes())
     assert source.read(np.arange(3)).any(axis=(1, 2, 3)).tolist() == [True, False, True]
     assert source.found == {1: "its content has changed since it was first read"}
-
-
-def test_rows_of_skipped_images_are_left_out():
-    table, _ = table_of(drawn(3))
-    source = ImageSource(drawn(3), SIZE, "crop")
-    assert list(readable_rows(table, source)) == list(range(9))
-    source.found = {0: "why", 2: "why"}
-    assert list(table.image_index[readable_rows(table, source)]) == [1, 1, 1]
-    source.found |= {1: "why"}
-    with pytest.raises(DataError, match="No image that has a caption can be read"):
-        readable_rows(table, source)
 
 
 @pytest.mark.parametrize("by_image", [False, True])

@@ -83,15 +83,6 @@ def test_centre_control_looks_at_the_middle():
         assert scores["attention_correctness_centre"] == pytest.approx(50)
 
 
-def test_shuffled_maps_come_from_another_phrase():
-    maps = [one_hot(0, 0), one_hot(3, 3)]
-    boxes = [CORNER, (0.5, 0.5, 1.0, 1.0)]
-    scores = drawn(maps, boxes)
-    assert scores["pointing_game"] == 100
-    assert scores["pointing_game_shuffled"] == 0
-    assert scores["attention_correctness_shuffled"] == 0
-
-
 def test_shuffled_maps_come_from_another_image_when_groups_are_given():
     rows = [0] * 3 + [1] * 2 + [2] * 3 + [3] * 2
     maps = [one_hot(row, 0) for row in rows]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sat_tf.util.commands import counted
 from sat_tf.util.files import as_utf8
-from training.data.config import DataSet, parse_places
+from training.data.config import DataSet
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -462,7 +462,7 @@ def divide(
         return None, lists, notes
     usable = [image for image in images.values() if not image.lacks] or images.values()
     sizes = Counter(image.group or image.name for image in usable)
-    places = parse_places(held_out) or choose_places(sizes)
+    places = tuple(map(float, held_out.split(","))) if held_out else choose_places(sizes)
     for image in images.values():
         image.split = hashed_split(image.group or image.name, places)
     if groups := {image.group for image in images.values()} - {None}:

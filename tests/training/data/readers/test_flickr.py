@@ -127,12 +127,6 @@ def test_a_folder_of_another_shape_is_an_error_that_says_what_was_found(folder):
         load("train", folder / "captions.txt")
 
 
-@pytest.mark.parametrize("written", ["A\tdog\truns .", "A dog\u2028runs ."])
-def test_later_tabs_and_unusual_line_separators_become_spaces(folder, written):
-    append(folder / TOKENS, f"a.jpg#2\t{written}\n")
-    assert load("train", folder).examples[1].captions[2] == "A dog runs ."
-
-
 def test_a_byte_order_mark_and_carriage_returns_are_tolerated(folder):
     for path in (folder / TOKENS, folder / TRAIN):
         text = path.read_bytes().replace(b"nowhere.jpg.1#0", b"a.jpg#7")

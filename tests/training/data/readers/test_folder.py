@@ -22,7 +22,7 @@ from tests.training.small_runs import report_of, scenes_encoder
 from training.data.config import parse_places
 from training.data.examples import DataError
 from training.data.readers import load_split
-from training.data.readers.splits import EXACT_BELOW, TENTHS, choose_places, hashed_split
+from training.data.readers.splits import EXACT_BELOW, choose_places, hashed_split
 from training.run.config import DataConfig
 from training.train import main
 
@@ -202,16 +202,6 @@ def test_a_small_folder_is_split_to_the_image(numbered, count, sizes):
     assert splits_of(numbered) == splits
 
 
-def test_an_image_that_is_added_moves_at_most_three_others(numbered):
-    before = None
-    for count in range(30, 44):
-        write_jsonl(numbered, *(f"{n}.jpg" for n in range(count)))
-        after = {name: split for split, names in splits_of(numbered).items() for name in names}
-        if before is not None:
-            assert sum(after[name] != split for name, split in before.items()) <= 3
-        before = after
-
-
 def test_a_split_that_is_recorded_moves_no_image(numbered):
     write_jsonl(numbered, *(f"{n}.jpg" for n in range(40)))
     held_out, before = load("train", numbered).held_out, splits_of(numbered)
@@ -256,14 +246,6 @@ def test_large_groups_are_divided_as_nearly_as_can_be(sizes, wanted):
             totals[hashed_split(name, recorded)] += size
         assert totals["train"] == wanted[0]
         assert sorted([totals["dev"], totals["test"]]) == sorted(wanted[1:])
-
-
-def test_small_groups_and_images_without_groups_are_split_by_their_hash_alone():
-    names = [f"{n}.jpg" for n in range(2000)]
-    assert (
-        choose_places(dict.fromkeys(names, 1)) == choose_places(dict.fromkeys(names, 3)) == TENTHS
-    )
-    assert choose_places({"large": 9000} | dict.fromkeys(names, 1)) != TENTHS
 
 
 def test_too_few_groups_for_every_split_are_said_to_be_groups(numbered):
