@@ -47,7 +47,7 @@ def boxes(tmp_path) -> Path:
 @pytest.fixture(scope="module")
 def opened(photographs):
     """The captioner, its dev split and the annotations of that."""
-    captioner = sat_tf.load(photographs.run_dir)
+    captioner = sat_tf.load(photographs.run_dir, engine="keras")
     split = load_split(DataConfig("flickr8k"), "dev", photographs.data_dir)
     encoder = captioner.model.encoder
     source = open_input_source(encoder, "crop", split, photographs.cache_dir)
