@@ -16,6 +16,7 @@ from sat_tf.scores.tokens import (
     split_captions,
     split_lines,
 )
+from sat_tf.util.errors import invalid_value
 
 
 class Score(NamedTuple):
@@ -50,7 +51,7 @@ def tokenize(
         ValueError: `captions` is one text instead of a list, or the package that splits is missing.
     """
     _check_texts("captions", captions)
-    return split_lines(tokens or default_tokens(language), captions, language)
+    return split_lines(tokens or default_tokens(language), captions)
 
 
 def bleu(
@@ -83,12 +84,10 @@ def bleu(
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation".
     """
     if n not in range(1, 5):
-        raise _invalid("n", "1 to 4", n)
-    split = _split(captions, references, language, tokens)
-    rows = bleu_statistics(split.captions, split.references)
-    name = f"bleu_{n}" if brevity_penalty else f"bleu_{n}_no_bp"
-    corpus, each = bleu_scores(rows.sum(axis=0)), bleu_scores(rows)
-    return Score(float(corpus[name]), each[name], split.signature)
+        raise invalid_value("n", "1 to 4", n)
+    words, theirs, said = _split(captions, references, language, tokens)
+    rows, name = bleu_statistics(words, theirs), f"bleu_{n}" + "_no_bp" * (not brevity_penalty)
+    return Score(float(bleu_scores(rows.sum(axis=0))[name]), bleu_scores(rows)[name], said)
 
 
 def cider(
@@ -107,9 +106,9 @@ def cider(
     References:
         Vedantam et al. (2015), arXiv:1411.5726.
     """
-    split = _split(captions, references, language, tokens)
-    each = cider_scores(split.captions, split.references)
-    return Score(float(each.mean()), each, split.signature)
+    words, theirs, said = _split(captions, references, language, tokens)
+    each = cider_scores(words, theirs)
+    return Score(float(each.mean()), each, said)
 
 
 def rouge_l(
@@ -126,9 +125,9 @@ def rouge_l(
     References:
         Lin (2004), "ROUGE: A Package for Automatic Evaluation of Summaries".
     """
-    split = _split(captions, references, language, tokens)
-    each = rouge_scores(split.captions, split.references)
-    return Score(float(each.mean()), each, split.signature)
+    words, theirs, said = _split(captions, references, language, tokens)
+    each = rouge_scores(words, theirs)
+    return Score(float(each.mean()), each, said)
 
 
 def meteor(
@@ -155,21 +154,14 @@ def meteor(
     """
     chosen = tokens or default_tokens(language)
     if chosen in OVER_CHARACTERS:
-        raise _invalid("tokens", "tokens that are words, for METEOR", repr(chosen))
+        raise invalid_value("tokens", "tokens that are words, for METEOR", repr(chosen))
     from sat_tf.scores.meteor_scoring import meteor_of, meteor_scores
 
     program = meteor_of(language)
-    split = _split(captions, references, language, tokens, str(program.tables))
-    rows = program.statistics(split.captions, split.references)
-    each = meteor_scores(rows, program.tables)
+    words, theirs, said = _split(captions, references, language, tokens, str(program.tables))
+    rows = program.statistics(words, theirs)
     whole = float(meteor_scores(rows.sum(axis=0), program.tables))
-    return Score(whole, each, split.signature)
-
-
-class _Split(NamedTuple):
-    captions: list[str]
-    references: list[list[str]]
-    signature: str
+    return Score(whole, meteor_scores(rows, program.tables), said)
 
 
 def _split(
@@ -178,31 +170,26 @@ def _split(
     language: str,
     tokens: ScoreTokens | None,
     tables: str | None = None,
-) -> _Split:
-    """Splits captions and references, in tokens with blanks between them."""
+) -> tuple[list[str], list[list[str]], str]:
+    """Splits captions and references, in tokens with blanks between them; with the signature."""
     name = tokens or default_tokens(language)
     _check_texts("captions", captions)
     if isinstance(references, str | Mapping) or len(references) != len(captions) or not captions:
         expected = f"a list with the references of {len(captions) or 'at least one'} captions"
-        raise _invalid("references", expected, f"{type(references).__name__} of {len(references)}")
+        got = f"{type(references).__name__} of {len(references)}"
+        raise invalid_value("references", expected, got)
     for own in references:
         _check_texts("references", own)
     if bare := sum(not own for own in references):
-        raise _invalid("references", "at least one per caption", f"none for {bare}")
-    words, theirs = split_captions(name, captions, references, language)
+        raise invalid_value("references", "at least one per caption", f"none for {bare}")
+    words, theirs = split_captions(name, captions, references)
     if not any(map(any, theirs)):
-        raise _invalid("references", "a reference with a word", "none")
-    return _Split(words, theirs, signature(name, language, theirs, tables))
+        raise invalid_value("references", "a reference with a word", "none")
+    return words, theirs, signature(name, language, theirs, tables)
 
 
 def _check_texts(name: str, texts: Sequence[str]) -> None:
     """Checks that texts are a list; of a dictionary only the keys would be scored."""
     if isinstance(texts, str | Mapping) or not all(isinstance(text, str) for text in texts):
         expected = "a list of texts" + (" per caption" if name == "references" else "")
-        raise _invalid(name, expected, f"{type(texts).__name__} {str(texts)[:80]!r}")
-
-
-def _invalid(name: str, expected: str, got: object) -> ValueError:
-    return ValueError(
-        f"Received an invalid value for argument `{name}`: expected {expected}, got {got}."
-    )
+        raise invalid_value(name, expected, f"{type(texts).__name__} {str(texts)[:80]!r}")

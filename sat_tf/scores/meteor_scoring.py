@@ -55,14 +55,8 @@ def align(matches: Sequence[Sequence[Match]]) -> list[Match]:
         matches: Those that start at each word of the reference; of more than `_MOST`, as texts
             that repeat a word have them, the nearest count.
     """
-    matches = [
-        some
-        if len(some) <= _MOST
-        else sorted(some, key=lambda match: (match.module, abs(match.start - match.own_start)))[
-            :_MOST
-        ]
-        for some in matches
-    ]
+    near = lambda match: (match.module, abs(match.start - match.own_start))  # noqa: E731
+    matches = [some if len(some) <= _MOST else sorted(some, key=near)[:_MOST] for some in matches]
     # As bits: words of the caption and of the reference, those that matches cover and those that
     # more than one covers.
     once = twice = once_there = twice_there = 0
@@ -223,19 +217,11 @@ _TABLES = {
     "de": Tables("german", "de", _STEM, 0.95, 1.0, 0.55, 0.55, (1.0, 0.8, 0.2, 0.0)),
     "es": Tables("spanish", "es", _STEM, 0.65, 1.3, 0.5, 0.8, (1.0, 0.8, 0.6, 0.0)),
     "fr": Tables("french", "fr", _STEM, 0.9, 1.4, 0.6, 0.65, (1.0, 0.2, 0.4, 0.0)),
-    "ar": Tables("arabic-buckwalter-reduced", "ar-bw-red"),
     **{code: Tables(name, code) for code, name in _SHARED.items()},
     **dict.fromkeys(("nb", "nn"), Tables("norwegian", "no")),
     "sv": Tables("swedish", "se"),
 }
 _OTHER = Tables("other", "other", ("exact",))
-# The table of Arabic stems is in Buckwalter's letters, with one alif and one yaa.
-_BUCKWALTER = str.maketrans(
-    "\u0621\u0622\u0623\u0624\u0625\u0626\u0627\u0628\u0629\u062a\u062b\u062c\u062d\u062e\u062f\u0630\u0631\u0632\u0633"
-    "\u0634\u0635\u0636\u0637\u0638\u0639\u063a\u0641\u0642\u0643\u0644\u0645\u0646\u0647\u0648\u0649\u064a",
-    "'AA&A}AbptvjHxd*rzs$SDTZEgfqklmnhwyy",
-)
-
 STATISTICS = 23
 # Columns of a row: words, then function words, each of candidate and reference; matched words by
 # module, content or function, candidate or reference; chunks; matched words of both.
@@ -253,19 +239,13 @@ def check_tables() -> None:
 
 
 class _Text:
-    """A text's words, by what they match.
-
-    Attributes:
-        function: Number of function words.
-        phrases: Starts and ends of each phrase, by its hash.
-        paraphrased: Start, end and paraphrases of each phrase that has some.
-    """
+    """A text's words, and places of all that they match by."""
 
     def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
         self.words = words
         self.keys = [word.key for word in words]
         self.function = sum(word.function for word in words)
-        self.phrases: dict[int, list[tuple[int, int]]] = {}
+        self.phrases: dict[int, list[tuple[int, int]]] = {}  # starts and ends, by hash
         for start in range(len(words)):
             phrase = 0
             for end in range(start, min(start + longest, len(words))):
@@ -274,20 +254,13 @@ class _Text:
         self.hashes = frozenset(self.phrases)
         self.paraphrased = lexicon.paraphrases(words)
         self.paraphrases = frozenset().union(*(others for _, _, others, _ in self.paraphrased))
-
-
-class _Caption(_Text):
-    """A caption: places of each key and stem, sets of synonyms of its words, and those of two."""
-
-    def __init__(self, words: list[Word], lexicon: Lexicon, longest: int) -> None:
-        super().__init__(words, lexicon, longest)
         self.places: dict[int, list[int]] = {}
         self.stems: dict[int, list[int]] = {}
         for place, word in enumerate(words):
             self.places.setdefault(word.key, []).append(place)
             self.stems.setdefault(word.stem, []).append(place)
         self.meanings: set[int] = set()
-        self.meanings_of_two: set[int] = set()
+        self.meanings_of_two: set[int] = set()  # of at least two different words
         for word in {word.key: word for word in words}.values():
             self.meanings_of_two |= self.meanings & word.meanings
             self.meanings |= word.meanings
@@ -355,7 +328,7 @@ class Meteor:
         return np.array([self._grounded(caption, texts) for caption, texts in rows], bool)
 
     def _grounded(self, caption: str, references: Sequence[str]) -> bool:
-        own = _Caption(self._words(caption), self._lexicon, self._longest)
+        own = self._prepare(caption)
         found: set[int] = set()
         for text in references:
             for matches in self._matches(own, self._reference(text)):
@@ -366,7 +339,7 @@ class Meteor:
 
     def _best(self, caption: str, references: Sequence[str]) -> list[int]:
         """Returns the statistics under the first of the references with the best score."""
-        own = _Caption(self._words(caption), self._lexicon, self._longest)
+        own = self._prepare(caption)
         rows = [self._counts(own, self._reference(text)) for text in references]
         if len(rows) == 1:
             return rows[0]
@@ -374,18 +347,13 @@ class Meteor:
         return rows[scores.index(max(scores))]
 
     def _words(self, text: str) -> list[Word]:
-        if self.tables == ENGLISH:
-            words = split_english(text)
-        else:
-            if self.tables.code == "ar-bw-red":
-                text = text.translate(_BUCKWALTER)
-            words = text.split()
+        words = split_english(text) if self.tables == ENGLISH else text.split()
         return [*map(self._lexicon.word, words)]
 
     def _prepare(self, text: str) -> _Text:
         return _Text(self._words(text), self._lexicon, self._longest)
 
-    def _counts(self, own: _Caption, reference: _Text) -> list[int]:
+    def _counts(self, own: _Text, reference: _Text) -> list[int]:
         """Returns the statistics of a caption under one reference."""
         words, theirs = own.words, reference.words
         row = [len(words), len(theirs), own.function, reference.function] + [0] * 19
@@ -406,7 +374,7 @@ class Meteor:
         row[21], row[22] = sum(row[4:20:2]), sum(row[5:20:2])
         return row
 
-    def _matches(self, own: _Caption, reference: _Text) -> list[Sequence[Match]]:
+    def _matches(self, own: _Text, reference: _Text) -> list[Sequence[Match]]:
         """Lists what matches from each word of a reference on, in METEOR's order."""
         theirs = reference.words
         if own.keys == reference.keys:
@@ -454,10 +422,8 @@ class Meteor:
         return found
 
 
-@functools.lru_cache(4)
-def meteor_of(language: str) -> Meteor:
-    """Returns the `Meteor` of a language, one for all who ask."""
-    return Meteor(language)
+meteor_of = functools.lru_cache(4)(Meteor)
+"""The `Meteor` of a language, one for all callers."""
 
 
 def _gain(start: int, end: int, own_start: int, own_end: int) -> int:

@@ -16,12 +16,12 @@ import itertools
 import json
 import os
 import re
-import shutil
 import tempfile
 import zipfile
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +45,6 @@ ENGLISH_TABLES = {
     "nonbreaking/english.prefixes": 0x4E8B94BA,
     _PARAPHRASES: 0xAF15BEDE,
 }
-ARABIC_TABLES = {"stem/arabic-buckwalter-reduced.gz": 0x113B82F2}
 
 
 def word_hash(word: bytes) -> int:
@@ -103,18 +102,13 @@ def installed() -> Path:
 
 
 def read_table(name: str) -> bytes:
-    """Returns the content of one of METEOR's tables; words are UTF-8.
-
-    Raises:
-        TablesError: It is missing.
-    """
+    """Returns the content of one of METEOR's tables in UTF-8; a `TablesError` if it is missing."""
     folder = installed()
     try:
         with zipfile.ZipFile(folder / _JAR) as jar:
-            content = jar.read(name)
+            return jar.read(name)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise TablesError(f"METEOR's table {name} in {folder} cannot be read: {error}.") from error
-    return gzip.decompress(content) if name.endswith(".gz") else content
 
 
 def function_words() -> frozenset[str]:
@@ -131,52 +125,37 @@ def english_index() -> Path:
     Raises:
         TablesError: Tables are missing or of another version, or the cache cannot be written.
     """
-    return _index("english", ENGLISH_TABLES, _write_english)
-
-
-def arabic_index() -> Path:
-    """Returns the folder with the hashes of each Arabic word's stems; errors as `english_index`."""
-    return _index("arabic", ARABIC_TABLES, _write_arabic)
-
-
-def _cache_dir() -> Path:
-    if own := os.environ.get("SAT_TF_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sat_tf")
-
-
-def _index(language: str, tables: dict[str, int], write) -> Path:
-    folder = _cache_dir() / "meteor" / f"{language}-{_LAYOUT}"
+    cache = os.environ.get("SAT_TF_CACHE") or Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sat_tf"
+    )
+    folder = Path(cache, "meteor", f"english-{_LAYOUT}")
     if folder.is_dir():
         return folder
-    _check_version(tables)
-    temporary = None
+    _check_version()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".tmp"))
-        write(temporary)
-        temporary.chmod(0o755)
-        os.replace(temporary, folder)
+        with tempfile.TemporaryDirectory(
+            dir=folder.parent, prefix=".tmp", ignore_cleanup_errors=True
+        ) as temporary:
+            _write_english(Path(temporary))
+            Path(temporary).chmod(0o755)
+            os.replace(temporary, folder)
     except OSError as error:
         if not folder.is_dir():  # another process may have been faster
             raise TablesError(f"METEOR's tables cannot be indexed in {folder}: {error}.") from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
-def _check_version(tables: dict[str, int]) -> None:
+def _check_version() -> None:
     folder = installed()
     with zipfile.ZipFile(folder / _JAR) as jar:
         found = {entry.filename: entry.CRC for entry in jar.infolist()}
-    if _PARAPHRASES in tables:
-        try:
-            end = (folder / "data" / _PARAPHRASES).read_bytes()[-8:-4]
-        except OSError as error:
-            raise TablesError(f"METEOR's paraphrases are missing: {error}.") from error
-        found[_PARAPHRASES] = int.from_bytes(end, "little")  # a gzip file ends with it
-    for name, checksum in tables.items():
+    try:
+        end = (folder / "data" / _PARAPHRASES).read_bytes()[-8:-4]
+    except OSError as error:
+        raise TablesError(f"METEOR's paraphrases are missing: {error}.") from error
+    found[_PARAPHRASES] = int.from_bytes(end, "little")  # a gzip file ends with it
+    for name, checksum in ENGLISH_TABLES.items():
         if found.get(name) != checksum:
             raise TablesError(
                 f"METEOR's table {name} in {folder} is not that of version 1.5: "
@@ -211,48 +190,25 @@ def _pairs(name: str) -> Iterable[tuple[bytes, bytes]]:
 
 def _paraphrases() -> Iterable[tuple[int, list[int]]]:
     """Yields each phrase with its paraphrases, then the beginnings of phrases with none."""
-    hashes: dict[bytes, int] = {}
-
-    def words(line: bytes) -> Iterable[int]:
-        for word in line.split():
-            if word not in hashes:
-                hashes[word] = word_hash(word)
-            yield hashes[word]
-
+    known = functools.cache(word_hash)
     phrases, beginnings = set(), set()
     with gzip.open(installed() / "data" / _PARAPHRASES) as file:
-        last, found = None, []
-        for _ in file:  # a probability, which METEOR does not use
-            phrase, paraphrase = next(file), next(file)
-            if phrase != last:  # phrases are in order
-                if last is not None:
-                    *first, whole = _hashes(words(last))
-                    beginnings.update(first)
-                    phrases.add(whole)
-                    yield whole, found
-                last, found = phrase, []
-            found.append(_hashes(words(paraphrase))[-1])
-    *first, whole = _hashes(words(last))
-    yield whole, found
-    yield from ((key, ()) for key in sorted((beginnings | {*first}) - phrases - {whole}))
+        rows = zip(file, file, file, strict=True)  # a probability (unused), phrase, paraphrase
+        for phrase, same in itertools.groupby(rows, itemgetter(1)):
+            *first, whole = _hashes(map(known, phrase.split()))
+            beginnings.update(first)
+            phrases.add(whole)
+            yield whole, [_hashes(map(known, row[2].split()))[-1] for row in same]
+    yield from ((key, ()) for key in sorted(beginnings - phrases))
 
 
 def _hashes(words: Iterable[int]) -> list[int]:
     """Returns the hashes of a phrase's first word, its first two, and so on."""
-    found: list[int] = []
-    for word in words:
-        found.append(longer(found[-1], word) if found else word)
-    return found
+    return [*itertools.accumulate(words, longer)]
 
 
-def _write_arabic(folder: Path) -> None:
-    # A word, then how often it has which stem, for each of its stems.
-    lines = (line.split() for line in read_table(*ARABIC_TABLES).splitlines())
-    stems = ((word_hash(word), [*map(word_hash, some[1::2])]) for word, *some in lines)
-    write_lists(folder, "stems", stems)
-
-
-def read_prefixes() -> dict[str, bool]:
+@functools.cache
+def prefixes() -> dict[str, bool]:
     """Returns the English abbreviations that keep their full stop; True if before numbers alone."""
     return json.loads((english_index() / "prefixes.json").read_text(encoding="utf-8"))
 
@@ -325,9 +281,6 @@ def _keeps_stop(word: str, after: str) -> bool:
     return bool(numbers_alone and re.match("[0-9]", after))
 
 
-prefixes = functools.cache(read_prefixes)
-
-
 class Word(NamedTuple):
     """A word and what it can match.
 
@@ -372,19 +325,18 @@ class Lexicon:
 
     def __init__(self, language: str, modules: int) -> None:
         self._function = function_words()
-        self._stems = _stems(language) if modules > 1 else None
+        self._stem = _stemmer(language) if modules > 1 else lambda word: word
         self._synonyms = _Synonyms() if modules > 2 else None
         self._paraphrases = MappedLists(english_index(), "paraphrases") if modules > 3 else None
         self._words: dict[str, Word] = {}
         self._phrases: dict[int, frozenset[int] | None] = {}
 
     def word(self, text: str) -> Word:
-        """Returns a word."""
         if (found := self._words.get(text)) is None:
             key = java_hash(text)
             found = self._words[text] = Word(
                 key,
-                self._stems(text) if self._stems else key,
+                java_hash(self._stem(text)),
                 self._synonyms.meanings(text) if self._synonyms else _NONE,
                 int(text.lower() in self._function),
                 word_hash(text.encode("utf-8", "surrogatepass")) if self._paraphrases else 0,
@@ -431,22 +383,8 @@ _STAND_INS = {
 }
 
 
-def _stems(language: str) -> Callable[[str], int]:
-    """Returns what computes the hash of a word's stem, of its commonest one in Arabic."""
-    if language == "arabic-buckwalter-reduced":
-        lists = MappedLists(arabic_index(), "stems")
-
-        def look_up(word: str) -> int:
-            own = word_hash(word.encode("utf-8", "surrogatepass"))
-            return (lists.get(own) or [own])[0]
-
-        return look_up
-    stem = _stemmer(language)
-    return lambda word: java_hash(stem(word))
-
-
 def _stemmer(language: str) -> Callable[[str], str]:
-    """Returns what finds the stem of a word, such as METEOR's."""
+    """Returns METEOR's stemmer of a language."""
     try:
         module = importlib.import_module(f"snowballstemmer.{language}_stemmer")
     except ImportError as error:

@@ -153,14 +153,9 @@ def cider_scores(captions: Sequence[str], references: Sequence[Sequence[str]]) -
     documents = Counter(gram for some in counts for gram in set().union(*some))
     if all(count == len(counts) for count in documents.values()):
         return np.full(len(counts), np.nan)
-    pairs = zip(captions, counts, strict=True)
-    return np.array(
-        [
-            100.0
-            * cider.score(cider.vectors(count_grams(text.split())), [*map(cider.vectors, some)])
-            for text, some in pairs
-        ]
-    )
+    own = (cider.vectors(count_grams(text.split())) for text in captions)
+    pairs = zip(own, counts, strict=True)
+    return np.array([100.0 * cider.score(one, [*map(cider.vectors, some)]) for one, some in pairs])
 
 
 def rouge_scores(captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:

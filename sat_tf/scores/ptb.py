@@ -97,10 +97,6 @@ def _bracketed(text: str) -> list[str]:
     return [text.replace("(", "-lrb-").replace(")", "-rrb-")]
 
 
-def _always(token: str) -> Callable[[str], list[str]]:
-    return lambda text: [token]
-
-
 _DIGITS2 = "[0-9]{2,4}"
 # A token is the first group of its pattern, all of it if there is none.
 _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
@@ -152,9 +148,9 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
         ("[cC]\\+\\+|[cCfF]#", _as_is),
         (r"[<>]?[:;=][\-o*']?[()DPdpO\\{@|\[\]](?=[^A-Za-z0-9]|$)", _bracketed),
         (r"[\^x=~<>]\.[\^x=~<>]|[\-\^x=~<>']_[\-\^x=~<>']", _as_is),
-        ('(")[A-Za-z0-9$]', _always("``")),
-        ('"', _always("''")),
-        (r"(')[A-Za-z][^\s]", _always("`")),
+        ('(")[A-Za-z0-9$]', lambda _: ["``"]),
+        ('"', lambda _: ["''"]),
+        (r"(')[A-Za-z][^\s]", lambda _: ["`"]),
         ("[\u201c\u201d\u00ab\u00bb\u2018\u2019\u2039\u203a\u0092]", _form),
         ("''|``", _as_is),
         (
@@ -163,8 +159,8 @@ _RULES: list[tuple[re.Pattern[str], Callable[[str], list[str]]]] = [
             rf"(?:(?:\+\+?)?{_DIGITS2}\.)?{_DIGITS2}\.[0-9]{{3,4}}\.[0-9]{{3,5}}",
             _bracketed,
         ),
-        (r"\.{3,5}|(?:\. ){2,4}\.|[\u2026\u0085]", _always("...")),
-        ("-{2,4}|[\u2012-\u2015]", _always("--")),
+        (r"\.{3,5}|(?:\. ){2,4}\.|[\u2026\u0085]", lambda _: ["..."]),
+        ("-{2,4}|[\u2012-\u2015]", lambda _: ["--"]),
         (r"-{5,}|\*+|_+|#{2,}|@{2,}|[?!]+", _as_is),
         (r"[()\[\]{}]", _form),
         (
@@ -179,27 +175,7 @@ _LONG = re.compile(r"(\S{200})(?=\S)")  # longer ones are cut, as patterns look 
 _WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
 _ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
 _RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
-PUNCTUATION = frozenset(
-    [
-        "''",
-        "'",
-        "``",
-        "`",
-        "-LRB-",
-        "-RRB-",
-        "-LCB-",
-        "-RCB-",
-        ".",
-        "?",
-        "!",
-        ",",
-        ":",
-        "-",
-        "--",
-        "...",
-        ";",
-    ]
-)
+PUNCTUATION = {*"'`.?!,:-;", "''", "``", "--", "...", "-LRB-", "-RRB-", "-LCB-", "-RCB-"}
 """Tokens that pycocoevalcap drops; it misses the brackets, which are in small letters by then."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Literal, get_args
 
+from sat_tf.util.errors import invalid_value
+
 ScoreTokens = Literal["ptb", "simple", "characters", "zh", "ja-mecab"]
 """Stanford's PTB tokeniser (English); words of letters, marks and digits; grapheme clusters;
 sacrebleu's Chinese characters with whole Latin words, or its Japanese words."""
@@ -38,16 +40,9 @@ def default_tokens(language: str = "en", unit: str = "words") -> ScoreTokens:
 
 
 def check_tokens(name: ScoreTokens | None) -> None:
-    """Checks that a tokeniser exists and is installed; None is the default one.
-
-    Raises:
-        ValueError: It is unknown, or its package is missing.
-    """
+    """Raises a `ValueError` if a tokeniser is unknown or not installed; None is the default one."""
     if name is not None and name not in get_args(ScoreTokens):
-        known = ", ".join(get_args(ScoreTokens))
-        raise ValueError(
-            f"Received an invalid value for argument `tokens`: expected one of {known}, got {name}."
-        )
+        raise invalid_value("tokens", f"one of {', '.join(get_args(ScoreTokens))}", name)
     if name in _FROM_SACREBLEU and find_spec("sacrebleu") is None:
         raise ValueError(f"The tokeniser {name} needs sacrebleu: `pip install 'sacrebleu[ja]'`.")
 
@@ -87,42 +82,29 @@ def signature(
     return "|".join(f"{part}:{value}" for part, value in parts.items())
 
 
-def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -> list[str]:
+def split_lines(name: ScoreTokens, lines: Sequence[str]) -> list[str]:
     """Splits texts into tokens without punctuation and letter case, separated by spaces.
-
-    Args:
-        name: The tokeniser.
-        lines: Texts as people write them.
-        language: Unused so far: each tokeniser splits all languages alike.
 
     Raises:
         ValueError: The tokeniser is unknown, or the package that splits is not installed.
     """
-    del language
     check_tokens(name)
     if name == "ptb":
         from sat_tf.scores.ptb import plain_forms, split_words
 
         return [" ".join(split_words(plain_forms(line))) for line in lines]
     split = _splitter(name)
-    return [" ".join(split(_plain(line))) for line in lines]
+    plain = (html.unescape(line).replace("\u2019", "'").casefold() for line in lines)
+    return [" ".join(split(unicodedata.normalize("NFC", line))) for line in plain]
 
 
 def split_captions(
-    name: ScoreTokens,
-    captions: Sequence[str],
-    references: Sequence[Sequence[str]],
-    language: str = "en",
+    name: ScoreTokens, captions: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[list[str]]]:
     """Splits captions and the references of each; see `split_lines`."""
     lines = [*captions, *(text for own in references for text in own)]
-    split = iter(split_lines(name, lines, language))
+    split = iter(split_lines(name, lines))
     return [next(split) for _ in captions], [[next(split) for _ in own] for own in references]
-
-
-def _plain(text: str) -> str:
-    """Returns a text without entities and letter case, in NFC."""
-    return unicodedata.normalize("NFC", html.unescape(text).replace("\u2019", "'").casefold())
 
 
 def _splitter(name: ScoreTokens) -> Callable[[str], list[str]]:

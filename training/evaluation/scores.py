@@ -100,7 +100,7 @@ def score_captions(
     notes: list[str] = []
     chosen = tokens or default_tokens(language, unit)
     of_each = [references[image] for image in candidates]
-    texts = split_captions(chosen, [*candidates.values()], of_each, language)
+    texts = split_captions(chosen, [*candidates.values()], of_each)
     if characters := chosen in OVER_CHARACTERS:
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
     if empty := sum(not caption for caption in texts[0]):

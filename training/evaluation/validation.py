@@ -142,7 +142,7 @@ def quick_scores(
         language: Of the captions.
     """
     ours = [references[image] for image in candidates]
-    texts = split_captions(tokens, [*candidates.values()], ours, language)
+    texts = split_captions(tokens, [*candidates.values()], ours)
     bleu = bleu_scores(bleu_statistics(*texts).sum(axis=0))
     cider = [
         frequencies.score(*_vectors(frequencies, [caption]), _vectors(frequencies, others))
@@ -160,5 +160,5 @@ def caption_frequencies(
 ) -> CiderD:
     """Returns the document frequencies of each image's captions, evenly chosen if they are many."""
     every = -(-len(captions) // MOST_DOCUMENTS) or 1
-    split = (split_lines(tokens, own, language) for own in captions[::every])
+    split = (split_lines(tokens, own) for own in captions[::every])
     return CiderD([count_grams(text.split()) for text in lines] for lines in split)
