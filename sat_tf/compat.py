@@ -48,14 +48,6 @@ def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
 
 
-def adam_moments(
-    optimizer: keras.optimizers.Adam, variable: keras.Variable
-) -> tuple[keras.Variable, keras.Variable]:
-    """Returns Adam's first and second moment of a variable, for a fused kernel."""
-    index = optimizer._get_variable_index(variable)
-    return optimizer._momentums[index], optimizer._velocities[index]
-
-
 @contextmanager
 def without_memory() -> Iterator[None]:
     """Leaves the variables of models that are made inside without values, and without memory."""

@@ -153,8 +153,8 @@ def standardize(
         mean: `[D]`, of the annotations.
         deviation: `[D]`, above 0.
     """
-    from sat_tf.layers import patch_encoders
-    from sat_tf.layers.backbones import DEFAULT_TAPS, STANDARDIZE
+    from sat_tf.layers.encoder import DEFAULT_TAPS, STANDARDIZE
+    from sat_tf.layers.encoder_names import final_norm
 
     network = _loaded(config)
     if JOIN in config.name:
@@ -163,7 +163,7 @@ def standardize(
         norm.moving_mean.assign(norm.moving_mean + mean * before)
         norm.moving_variance.assign((deviation * before) ** 2)
     elif config.name.startswith(HUB):
-        norm = patch_encoders.final_norm(network, config.name)
+        norm = final_norm(network, config.name)
         norm.gamma.assign(norm.gamma / deviation)
         norm.beta.assign((norm.beta - mean) / deviation)
     else:
@@ -189,17 +189,18 @@ def _loaded(config: EncoderConfig) -> keras.Model:
     """Returns the network with its weights, a transformer at its original size."""
     import keras
 
-    from sat_tf.layers import backbones, patch_encoders
+    from sat_tf.layers.encoder import build_network, load_weights, whole
+    from sat_tf.layers.encoder_names import original_size, patch_transformer
 
     name, weights, pixels = config.name, config.weights, config.image_size
     if JOIN in name:
-        return backbones.build(name, pixels, config.layer, weights, keras.DTypePolicy("float32"))[0]
+        return build_network(name, pixels, config.layer, weights, keras.DTypePolicy("float32"))[0]
     if not name.startswith(HUB):  # whole: the file of its weights is
-        network = backbones.whole(name, pixels, weights == "imagenet")
+        network = whole(name, pixels, weights == "imagenet")
         if weights != "imagenet":
-            backbones.load_weights(network, str(weights), name)
+            load_weights(network, str(weights), name)
         return network
-    network = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
+    network = patch_transformer(name, original_size(name), config.layer)
     network.load_weights(str(weights))
     return network
 

@@ -6,6 +6,7 @@ width.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Literal, NamedTuple, get_args
 
@@ -55,11 +56,9 @@ class BahdanauAttention(keras.layers.Layer):
         # Keys are float32 under every policy; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
         self.attention_dim = attention_dim
-        policy = self.dtype_policy
-        self.key_projection = keras.layers.Dense(attention_dim, dtype=policy, name="key_projection")
-        self.query_projection = keras.layers.Dense(
-            attention_dim, use_bias=False, dtype=policy, name="query_projection"
-        )
+        dense = functools.partial(keras.layers.Dense, attention_dim, dtype=self.dtype_policy)
+        self.key_projection = dense(name="key_projection")
+        self.query_projection = dense(use_bias=False, name="query_projection")
 
     def build(self, hidden_shape: tuple, annotations_shape: tuple | None) -> None:
         self.query_projection.build(hidden_shape)
@@ -157,14 +156,13 @@ def attention_weights(
         ValueError: `selection` is none of these, or `sample` has no seed.
     """
     alpha = tf.nn.softmax(alignment_scores)
-    if selection == "expectation":
-        return AttentionWeights(alpha, alpha, tf.zeros_like(alpha[:, 0]))
-    if selection == "argmax":
-        best = tf.one_hot(tf.argmax(alignment_scores, axis=-1), tf.shape(alpha)[-1])
-        return AttentionWeights(alpha, best, tf.zeros_like(alpha[:, 0]))
-    if selection == "uniform":
-        even = tf.ones_like(alpha) / tf.cast(tf.shape(alpha)[-1], alpha.dtype)
-        return AttentionWeights(alpha, even, tf.zeros_like(alpha[:, 0]))
+    if selection in ("expectation", "argmax", "uniform"):
+        weights, locations = alpha, tf.shape(alpha)[-1]
+        if selection == "argmax":
+            weights = tf.one_hot(tf.argmax(alignment_scores, axis=-1), locations)
+        elif selection == "uniform":
+            weights = tf.ones_like(alpha) / tf.cast(locations, alpha.dtype)
+        return AttentionWeights(alpha, weights, tf.zeros_like(alpha[:, 0]))
     if selection != "sample":
         expected = f"one of {', '.join(get_args(Selection))}"
         raise invalid_value("selection", expected, repr(selection))

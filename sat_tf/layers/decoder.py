@@ -23,7 +23,7 @@ from sat_tf.layers.lstm import (
     batch_first,
     unroll,
 )
-from sat_tf.ops import DefaultSeeds, DeferredKernels, check_seed, dropout, fold_in, step_seeds
+from sat_tf.ops import DefaultSeeds, check_seed, dropout, fold_in, step_seeds
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, checked
 
@@ -96,9 +96,7 @@ class DenseGradientEmbedding(keras.layers.Embedding):
 class RNNDecoder(keras.layers.Layer):
     """LSTM that attends to the annotations before each word (Sec. 3.1.2).
 
-    Soft and hard attention are the same layer: they differ in the `selection` of the call. The
-    decoder is differentiable once: gradients of gradients, such as a gradient penalty's, are wrong.
-    It cannot be quantised by Keras (`quantize("int8")`).
+    Soft and hard attention are the same layer: they differ in the `selection` of the call.
 
     Args:
         vocabulary_size: K.
@@ -233,14 +231,11 @@ class RNNDecoder(keras.layers.Layer):
     def begin(
         self, annotations: tf.Tensor, seed: tf.Tensor | None = None
     ) -> tuple[Attended, State]:
-        """Computes what all steps share, keys for example, and the first state.
+        """Computes what all steps share, keys for example, and the state before the first word.
 
         Args:
             annotations: `[B, L, D]`.
             seed: int32 `[2]` of dropout; None applies none.
-
-        Returns:
-            The `Attended` and the `State` before the first word.
         """
         _check_annotations(annotations.shape)
         if not self.built:
@@ -264,13 +259,8 @@ class RNNDecoder(keras.layers.Layer):
 
         Gates and deep output read the context through matrices alone, and it is a weighted sum:
         `W z = beta sum_i alpha_i (W a_i)`. A step then reads L projected rows in place of the
-        matrices, which saves memory traffic; in batches it is slower.
-
-        Args:
-            attended: From `begin`.
-
-        Returns:
-            An `Attended` for `step`, with the same results but for rounding.
+        matrices, which saves memory traffic; in batches it is slower. Takes the `Attended` of
+        `begin` and returns one for `step`, with the same results but for rounding.
         """
         readers = (self.cell, self.deep_output)
         shares = [reader.project_context(attended.annotations) for reader in readers]
@@ -292,9 +282,6 @@ class RNNDecoder(keras.layers.Layer):
             selection: See `attention_weights`.
             seed: int32 `[2]` of `sample`; None draws one.
             use_expectation: bool `[B]`; see `attention_weights`.
-
-        Returns:
-            The `AttentionOutput` of one step.
         """
         if self.attention is None:
             scores = tf.zeros([tf.shape(state.hidden)[0], 1])
@@ -354,38 +341,30 @@ class RNNDecoder(keras.layers.Layer):
         use_expectation: tf.Tensor | None,
     ) -> tuple[AttentionOutput, tf.Tensor, tf.Tensor]:
         """Runs all steps from gates `[T, B, 4 N]`; returns attention, h[t] and h[t-1]."""
-        context_kernel, recurrent_kernel = self.cell.kernels()
-        reads_context = attended.projected is None
-        deferred = DeferredKernels([recurrent_kernel, *[context_kernel] * reads_context])
         seeds = step_seeds(seed, tf.shape(word_gates)[0])
 
         def step(inputs, state):
             gates_t, seed_t = inputs
             attention = self.attend(attended, state, selection, seed_t, use_expectation)
-            context = self._context_gates(attended, attention, *deferred.inside[1:])
-            state = self.cell.step(gates_t, context, state, deferred.inside[0])
+            state = self.cell.step(gates_t, self._context_gates(attended, attention), state)
             return (attention, state.hidden), state
 
-        row = tf.TensorSpec([None], tf.float32)
+        spec = lambda dtype, *axes: tf.TensorSpec([None, *axes], dtype)  # noqa: E731
         outputs = AttentionOutput(
-            tf.TensorSpec([None, self.annotation_dim], self.compute_dtype),
-            tf.TensorSpec([None, attended.annotations.shape[1]], tf.float32),
-            beta=row,
-            log_prob=row,
+            spec(self.compute_dtype, self.annotation_dim),
+            spec(tf.float32, attended.annotations.shape[1]),
+            beta=spec(tf.float32),
+            log_prob=spec(tf.float32),
         )
-        states = tf.TensorSpec([None, self.config.hidden_dim], self.compute_dtype)
-        inputs = (deferred.tap(word_gates), seeds)
-        (attention, hidden), _ = unroll(step, first, inputs, (outputs, states))
+        states = spec(self.compute_dtype, self.config.hidden_dim)
+        (attention, hidden), _ = unroll(step, first, (word_gates, seeds), (outputs, states))
         before = tf.concat([first.hidden[tf.newaxis], hidden[:-1]], axis=0)
-        deferred.record(before, *[attention.context] * reads_context)
         return tf.nest.map_structure(batch_first, (attention, hidden, before))
 
-    def _context_gates(
-        self, attended: Attended, attention: AttentionOutput, kernel: tf.Tensor | None = None
-    ) -> tf.Tensor:
-        """Computes the context's share of the LSTM's gates, `[B, 4 N]`; `kernel` as in the cell."""
+    def _context_gates(self, attended: Attended, attention: AttentionOutput) -> tf.Tensor:
+        """Computes the context's share of the LSTM's gates, `[B, 4 N]`."""
         if attended.projected is None:
-            return self.cell.project_context(attention.context, kernel)
+            return self.cell.project_context(attention.context)
         # The projection is linear, so the gate may come after it. G rows per image, as in `attend`.
         beta = tf.reshape(attention.beta, [tf.shape(attended.projected)[0], -1, 1])
         gates = tf.cast(beta, attended.projected.dtype) * attended.projected[:, tf.newaxis]

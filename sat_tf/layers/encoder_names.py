@@ -1,9 +1,17 @@
-"""Encoders by name, and what is known of them without loading Keras, which takes seconds.
+"""Encoders by name: what is known of them before Keras, which takes seconds, is loaded; patches.
 
 scenes_cnn          our own, for drawn scenes
 vgg19, ...          the networks of `keras.applications`, in snake case
 keras_hub:PRESET    patch transformers of KerasHub
 A+B                 two side by side
+
+KerasHub is an extra (`pip install -e ".[encoders]"`), imported only when such an encoder is built.
+
+    dinov2    Oquab et al. (2023), arXiv:2304.07193; any size that is a multiple of the patch
+    vit       Dosovitskiy et al. (2020), arXiv:2010.11929
+    clip      Radford et al. (2021), arXiv:2103.00020
+
+All but dinov2 have position embeddings for one size of image, the one in the preset's name.
 """
 
 from __future__ import annotations
@@ -15,10 +23,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from sat_tf.config import HUB, JOIN, SCENES_CNN, EncoderConfig
-from sat_tf.util.errors import invalid_value
+from sat_tf.util.errors import installation, invalid_value
+
+if TYPE_CHECKING:
+    import keras
 
 WITHOUT_NETWORK = (
     "Name a file of weights (`--encoder.weights FILE`), or fine-tune a captioner that ships, with "
@@ -137,7 +151,7 @@ def applications() -> dict[str, tuple[str, str]]:
 
 # --- KerasHub ---
 
-Family = Literal["dinov2", "vit", "clip", "siglip"]
+Family = Literal["dinov2", "vit", "clip"]
 
 # KerasHub's own presets hold the same, but have to be downloaded to be asked.
 _SIZES = {
@@ -181,8 +195,7 @@ def _preset(
             # `get_intermediate_layers(norm=True)`.
             "apply_layernorm": True,
         }
-    class_token = int(family != "siglip")
-    return PatchTransformer(family, arguments, patch, class_token + registers, pixels)
+    return PatchTransformer(family, arguments, patch, 1 + registers, pixels)
 
 
 def _named(family: Family, name: str, *sizes: tuple[str, int, int]) -> dict[str, PatchTransformer]:
@@ -193,8 +206,6 @@ def _named(family: Family, name: str, *sizes: tuple[str, int, int]) -> dict[str,
 
 
 _VIT = [(size, 16, pixels) for size in ("base", "large") for pixels in (224, 384)]
-_SIGLIP = [("base", 16, 224), ("base", 16, 256), ("base", 16, 384)]
-_SIGLIP += [("large", 16, 256), ("large", 16, 384)]
 
 PRESETS = {
     **{f"dinov2_{size}": _preset("dinov2", size, 14) for size in _SIZES},
@@ -205,7 +216,143 @@ PRESETS = {
     **_named("clip", "clip_vit_{size}_patch{patch}", ("base", 16, 224), ("base", 32, 224)),
     **_named("clip", "clip_vit_{size}_patch{patch}", ("large", 14, 224)),
     **_named("clip", "clip_vit_{size}_patch{patch}_{pixels}", ("large", 14, 336)),
-    **_named("siglip", "siglip_{size}_patch{patch}_{pixels}", *_SIGLIP),
-    **_named("siglip", "siglip2_{size}_patch{patch}_{pixels}", *_SIGLIP),
 }
 """Patch transformers by the names of KerasHub's presets."""
+
+
+# --- the networks of KerasHub ---
+
+# Mean and deviation of the pixels over 255 that a family was trained with.
+_IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_HALVES = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+_CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+_PIXELS = {"dinov2": _IMAGENET, "vit": _HALVES, "clip": _CLIP}
+
+USED_POSITIONS = "used_position_embeddings"
+"""Name, in a file of weights, of the position embeddings for the size of its images."""
+DINOV2_PIXELS = 518  # position embeddings are those of 37 x 37 patches
+
+
+def normalise_pixels(name: str, images):
+    """Pixels, 0 to 255, as the transformer expects them.
+
+    Args:
+        name: `keras_hub:PRESET`.
+        images: `[B, S, S, 3]`.
+    """
+    mean, deviation = _PIXELS[_preset_of(name).family]
+    return (images / 255.0 - np.float32(mean)) / np.float32(deviation)
+
+
+def patch_transformer(name: str, image_size: int, layer: str | None = None) -> keras.Model:
+    """A transformer with random weights, whose `load_weights` reads a file of Keras.
+
+    Args:
+        name: `keras_hub:PRESET`.
+        image_size: Side of the square input, pixels.
+        layer: Layer to tap, see `tap_patches`; blocks after it are left out.
+
+    Raises:
+        ValueError: KerasHub is missing, or the size is not one of the transformer's.
+    """
+    preset = _preset_of(name)
+    check_size(name, image_size)
+    models, shape = _keras_hub(name).models, (image_size, image_size, 3)
+    if preset.family == "dinov2":
+        grid = (DINOV2_PIXELS, DINOV2_PIXELS)
+        blocks = preset.arguments["num_layers"]
+        # Those up to the layer; all of them for one that is no block's.
+        blocks = {f"stage{number}": number for number in range(1, blocks)}.get(layer, blocks)
+        arguments = {**preset.arguments, "num_layers": blocks}
+        backbone = models.DINOV2Backbone(
+            image_shape=shape, position_embedding_shape=grid, **arguments
+        )
+        _save_used_positions(backbone.embeddings)
+        return backbone
+    kind = {"vit": models.ViTBackbone, "clip": models.CLIPVisionEncoder}[preset.family]
+    return kind(image_shape=shape, **preset.arguments)
+
+
+def _save_used_positions(embeddings: keras.Layer) -> None:
+    """Makes DINOv2's position embeddings come back from a file to the bit.
+
+    KerasHub 0.32 computes the embeddings in use, which are trained, anew from those of the original
+    grid whenever weights are loaded, and writes trained ones back to that grid only if their sum
+    has fallen. Here a file holds both as they are; the ones in use are read if they are of the same
+    grid, and computed if not, as for the weights of another image size.
+    """
+    import keras
+
+    def save(store) -> None:
+        keras.layers.Layer.save_own_variables(embeddings, store)
+        # Flat, as `packing.pack` keeps vectors as they are and rounds the rest.
+        store[USED_POSITIONS] = np.ravel(embeddings.interpolated_position_embeddings)
+
+    def load(store) -> None:
+        load_and_interpolate(store)
+        used = embeddings.interpolated_position_embeddings
+        if USED_POSITIONS in store.keys():  # noqa: SIM118
+            stored = np.asarray(store[USED_POSITIONS])
+            if stored.size == np.prod(used.shape):
+                used.assign(stored.reshape(used.shape))
+
+    load_and_interpolate = embeddings.load_own_variables
+    embeddings.save_own_variables, embeddings.load_own_variables = save, load
+
+
+def original_size(name: str) -> int:
+    """Returns the side of the images that the position embeddings of a weights file are for."""
+    return _preset_of(name).pixels or DINOV2_PIXELS
+
+
+def final_norm(backbone: keras.Model, name: str) -> keras.layers.LayerNormalization:
+    """Returns the normalisation whose output the default tap reads."""
+    family = _preset_of(name).family
+    if family == "vit":
+        return backbone.get_layer("vit_encoder").layer_norm
+    return backbone.layernorm if family == "dinov2" else backbone.layer_norm
+
+
+def tap_patches(backbone: keras.Model, name: str, layer: str | None) -> tuple[keras.Model, str]:
+    """The transformer up to a block, its patches laid out as the grid they were cut from.
+
+    Args:
+        backbone: From `patch_transformer`.
+        name: `keras_hub:PRESET`.
+        layer: None or `layernorm` for the last block's output after the final layer normalisation;
+            with dinov2 also `stage1` ... for a block's.
+
+    Returns:
+        The model, normalised pixels `[B, S, S, 3]` to `[B, h, w, D]`, and the layer's name.
+
+    Raises:
+        ValueError: There is no such block.
+    """
+    import keras
+
+    check_layer(name, layer)
+    layer, preset = layer or FINAL, _preset_of(name)
+    outputs = {FINAL: backbone.output}
+    if preset.family == "dinov2":
+        outputs |= {key: of for key, of in backbone.pyramid_outputs.items() if key != "stem"}
+    given = backbone.input
+    pixels = given["images"] if isinstance(given, dict) else given
+    side = pixels.shape[1] // preset.patch
+    patches = outputs[layer][:, preset.extra_tokens :]
+    grid = keras.layers.Reshape((side, side, patches.shape[-1]), name="grid")(patches)
+    return keras.Model(pixels, grid, name="patches"), layer
+
+
+def _preset_of(name: str) -> PatchTransformer:
+    return PRESETS[name.removeprefix(HUB)]
+
+
+def _keras_hub(name: str) -> ModuleType:
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise ValueError(
+            f"Received an invalid value for argument `backbone` (`--encoder.name`): {name} needs "
+            f"KerasHub, which is not installed ({error}): {installation('encoders')}"
+        ) from error
+    return keras_hub

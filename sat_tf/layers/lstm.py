@@ -5,6 +5,7 @@ Shapes: B batch, T steps, D annotation width, N LSTM width, m embedding width, K
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -103,8 +104,8 @@ class InitialState(keras.layers.Layer):
         return State(hidden, tf.cast(cell, tf.float32))
 
     def get_config(self) -> dict:
-        config = {"hidden_dim": self.hidden_dim, "layers": self.layers, "dropout": self.dropout}
-        return {**super().get_config(), **config}
+        names = ("hidden_dim", "layers", "dropout")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 class _SquareDense(keras.layers.Layer):
@@ -155,30 +156,17 @@ class AttentionLSTMCell(keras.layers.Layer):
         # A float32 cell stays what it is; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
         self.hidden_dim, self.embedding_dim = hidden_dim, embedding_dim
-        policy = self.dtype_policy
-        self.word_projection = keras.layers.Dense(
-            4 * hidden_dim, dtype=policy, name="word_projection"
-        )
-        self.context_projection = keras.layers.Dense(
-            4 * hidden_dim, use_bias=False, dtype=policy, name="context_projection"
-        )
-        self.recurrent_projection = keras.layers.Dense(
-            4 * hidden_dim,
-            use_bias=False,
-            kernel_initializer=_OrthogonalGates(),
-            dtype=policy,
-            name="recurrent_projection",
+        gates = functools.partial(keras.layers.Dense, 4 * hidden_dim, dtype=self.dtype_policy)
+        self.word_projection = gates(name="word_projection")
+        self.context_projection = gates(use_bias=False, name="context_projection")
+        self.recurrent_projection = gates(
+            use_bias=False, kernel_initializer=_OrthogonalGates(), name="recurrent_projection"
         )
 
     @property
     def state_size(self) -> list[int]:
-        """Widths of h and c."""
+        """Widths of h and c; the output, h, has the first."""
         return [self.hidden_dim, self.hidden_dim]
-
-    @property
-    def output_size(self) -> int:
-        """Width of the output, h."""
-        return self.hidden_dim
 
     def build(self, inputs_shape: tuple) -> None:
         context_dim = inputs_shape[-1] - self.embedding_dim
@@ -204,38 +192,13 @@ class AttentionLSTMCell(keras.layers.Layer):
         """Computes the words' share of the gates, `[..., m] -> [..., 4 N]`, with the bias."""
         return self.word_projection(embeddings)
 
-    def project_context(self, context: tf.Tensor, kernel: tf.Tensor | None = None) -> tf.Tensor:
+    def project_context(self, context: tf.Tensor) -> tf.Tensor:
         """Computes the context's share of the gates, `[..., D] -> [..., 4 N]`: linear, no bias."""
-        return self.context_projection(context) if kernel is None else tf.matmul(context, kernel)
+        return self.context_projection(context)
 
-    def kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Kernels of the context `[D, 4 N]` and the state `[N, 4 N]`, in the compute dtype."""
-        layers = (self.context_projection, self.recurrent_projection)
-        return tuple(_kernel(layer, self.compute_dtype) for layer in layers)
-
-    def step(
-        self,
-        word_gates: tf.Tensor,
-        context_gates: tf.Tensor,
-        state: State,
-        recurrent_kernel: tf.Tensor | None = None,
-    ) -> State:
-        """Advances the state by one step, from projected inputs.
-
-        Args:
-            word_gates: `[B, 4 N]`, from `project_words`.
-            context_gates: `[B, 4 N]`, from `project_context`.
-            state: State of t-1.
-            recurrent_kernel: `[N, 4 N]` in place of the layer's own, for a loop that takes its
-                gradient elsewhere.
-
-        Returns:
-            State of t.
-        """
-        if recurrent_kernel is None:
-            recurrent = self.recurrent_projection(state.hidden)
-        else:
-            recurrent = tf.matmul(state.hidden, recurrent_kernel)
+    def step(self, word_gates: tf.Tensor, context_gates: tf.Tensor, state: State) -> State:
+        """Advances the state by one step, from shares of the gates, `[B, 4 N]` each."""
+        recurrent = self.recurrent_projection(state.hidden)
         gates = tf.cast(word_gates + context_gates + recurrent, tf.float32)
         input_gate, forget_gate, output_gate, candidate = tf.split(gates, 4, axis=-1)
         kept = tf.sigmoid(forget_gate) * tf.cast(state.cell, tf.float32)
@@ -246,13 +209,6 @@ class AttentionLSTMCell(keras.layers.Layer):
     def get_config(self) -> dict:
         config = {"hidden_dim": self.hidden_dim, "embedding_dim": self.embedding_dim}
         return {**super().get_config(), **config}
-
-
-def _kernel(layer: keras.layers.Dense, dtype: str) -> tf.Tensor:
-    """Returns the kernel of a layer; of one that Keras has quantised it would lack its scale."""
-    if (mode := getattr(layer, "quantization_mode", None)) is not None:
-        raise invalid_value("mode", "a decoder that is not quantised", mode)
-    return tf.cast(layer.kernel, dtype)
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -357,16 +313,10 @@ class DeepOutput(keras.layers.Layer):
         self.vocabulary_size, self.embedding_dim = vocabulary_size, embedding_dim
         self.hidden_dropout, self.dropout = hidden_dropout, dropout
         self.default_seeds = DefaultSeeds()
-        policy = self.dtype_policy
-        self.hidden_projection = keras.layers.Dense(
-            embedding_dim, dtype=policy, name="hidden_projection"
-        )
-        self.context_projection = keras.layers.Dense(
-            embedding_dim, use_bias=False, dtype=policy, name="context_projection"
-        )
-        self.word_projection = keras.layers.Dense(
-            vocabulary_size, dtype=policy, name="word_projection"
-        )
+        dense = functools.partial(keras.layers.Dense, dtype=self.dtype_policy)
+        self.hidden_projection = dense(embedding_dim, name="hidden_projection")
+        self.context_projection = dense(embedding_dim, use_bias=False, name="context_projection")
+        self.word_projection = dense(vocabulary_size, name="word_projection")
 
     def build(self, hidden_shape: tuple, context_shape: tuple) -> None:
         self.hidden_projection.build(hidden_shape)

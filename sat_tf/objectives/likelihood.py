@@ -13,7 +13,7 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.attention import entropy_share
 from sat_tf.layers.decoder import DecoderOutput
-from sat_tf.ops import fast_log_likelihoods, replica_seed, step_seeds
+from sat_tf.ops import replica_seed, step_seeds
 from sat_tf.text.vocabulary import PAD
 from sat_tf.train_step import Batch, Means, Terms
 from sat_tf.util.fields import Fraction, Probability, checked
@@ -120,16 +120,16 @@ def log_likelihoods(
         labels: `[..., T, J]`, of `soft_labels`; None for the targets themselves.
 
     Returns:
-        float32 `[..., T]` each, zero where the mask is; differentiable once.
+        float32 `[..., T]` each, zero where the mask is.
     """
-    targets = tf.convert_to_tensor(targets)
-    rows = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
-    if labels is not None:
-        labels = tuple(tf.reshape(part, [-1, tf.shape(part)[-1]]) for part in labels)
-    exact, soft = fast_log_likelihoods(rows, tf.reshape(targets, [-1]), labels)
-    shape = tf.shape(targets)
-    exact = mask * tf.reshape(exact, shape)
-    return LogLikelihoods(exact, exact if labels is None else mask * tf.reshape(soft, shape))
+    exact = -mask * tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
+    if labels is None:
+        return LogLikelihoods(exact, exact)
+    log_probs = tf.nn.log_softmax(logits)
+    at_words = tf.gather(log_probs, labels.words, batch_dims=len(logits.shape) - 1)
+    spread = (1.0 - tf.reduce_sum(labels.shares, axis=-1)) * tf.reduce_mean(log_probs, axis=-1)
+    soft = tf.reduce_sum(labels.shares * at_words, axis=-1) + spread
+    return LogLikelihoods(exact, mask * soft)
 
 
 def doubly_stochastic_penalty(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Draws from seeds, and what is tuned for speed, which equals its plain form."""
+"""Draws from seeds, and batches without rows."""
 
 import numpy as np
 import pytest
@@ -7,31 +7,17 @@ import tensorflow as tf
 import sat_tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.attention import additive_scores
-from sat_tf.layers.lstm import unroll
 from sat_tf.objectives.hard import HardObjective
-from sat_tf.ops import (
-    DeferredKernels,
-    at_least_one_row,
-    dropout,
-    fast_log_likelihoods,
-    plain_log_likelihoods,
-    step_seeds,
-    uniform,
-)
+from sat_tf.ops import at_least_one_row, dropout, step_seeds, uniform
 from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
 from training.run.strategy import make_strategy
 
 
-@pytest.mark.parametrize(
-    ("rate", "share"),
-    [(0.3, 77 / 256), (0.2, 51 / 256), (0.1, 0.1), (0.0123, 0.0123), (0.996, 255 / 256)],
-)
-def test_a_rate_is_met_to_a_hundredth_or_to_one_draw_in_65536(rate, share):
-    size = 2e6
+@pytest.mark.parametrize("rate", [0.3, 0.0123, 0.996])
+def test_a_share_of_the_inputs_is_dropped_and_the_rest_scaled(rate):
     outputs = dropout(tf.ones([2000, 1000]), rate, SEED, 0).numpy()
-    assert abs((outputs == 0.0).mean() - share) < 5 * (share * (1 - share) / size) ** 0.5
-    # The scale is that of the share really dropped.
-    np.testing.assert_allclose(np.unique(outputs), [0.0, 1.0 / (1.0 - share)], rtol=2e-4)
+    assert abs((outputs == 0.0).mean() - rate) < 5 * (rate * (1 - rate) / 2e6) ** 0.5
+    np.testing.assert_allclose(np.unique(outputs), [0.0, 1.0 / (1.0 - rate)], rtol=1e-5)
 
 
 def test_dropout_masks_are_fixed_by_seed_and_salt():
@@ -98,89 +84,6 @@ def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
     assert len({tuple(seed.numpy()) for seed in seeds}) == len(seeds)
 
 
-R, K, J = 12, 6, 4
-
-
-def random_labels(kind, targets):
-    """None; the target with a share; or words of which some occur twice or are the target."""
-    rng = np.random.default_rng(2)
-    if kind == "target":
-        return targets[:, None], tf.fill([R, 1], tf.constant(0.7, tf.float64))
-    if kind == "words":
-        words, shares = rng.integers(0, K, [R, J]), rng.dirichlet(np.ones(J + 1), R)[:, :J]
-        return tf.constant(words), tf.constant(shares)
-    return None
-
-
-@pytest.mark.parametrize("kind", [None, "target", "words"])
-@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 1.0), (0.7, -2.0)])
-def test_values_and_gradients_are_those_of_the_plain_form(kind, weights):
-    rng = np.random.default_rng(1)
-    logits = tf.constant(rng.normal(size=[R, K], scale=4.0))
-    targets, upstream = tf.constant(rng.integers(0, K, R)), tf.constant(rng.normal(size=R))
-    labels = random_labels(kind, targets)
-
-    def run(form):
-        with tf.GradientTape() as tape:
-            tape.watch(logits)
-            exact, soft = form(logits, targets, labels)
-            total = tf.reduce_sum(upstream * (weights[0] * exact + weights[1] * soft))
-        return exact, soft, tape.gradient(total, logits)
-
-    expected = run(plain_log_likelihoods)
-    compiled = tf.function(lambda: run(fast_log_likelihoods), autograph=False)()
-    for found in (run(fast_log_likelihoods), compiled):
-        for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
-
-
-def test_improbable_and_impossible_words_leave_numbers():
-    logits = tf.constant([[80.0, -80.0, -1e9]])
-    with tf.GradientTape() as tape:
-        tape.watch(logits)
-        value, _ = fast_log_likelihoods(logits, tf.constant([1]))
-    np.testing.assert_allclose(value, [-160.0])
-    np.testing.assert_allclose(tape.gradient(value, logits), [[-1.0, 1.0, 0.0]], atol=1e-6)
-
-
-B, T, X, G = 3, 5, 4, 4
-
-
-def loss_in_loop(term, kernel, state, deferred=None):
-    """A small recurrent net: `h[t] = tanh(term[t] + h[t-1] kernel)`, loss `sum h^2`."""
-    inside = kernel if deferred is None else deferred.inside[0]
-
-    def step(term_t, hidden):
-        hidden = tf.tanh(term_t + tf.matmul(hidden, inside))
-        return hidden, hidden
-
-    term = term if deferred is None else deferred.tap(term)
-    hidden, _ = unroll(step, state, term, tf.TensorSpec([None, G]))
-    if deferred is not None:
-        deferred.record(tf.concat([state[tf.newaxis], hidden[:-1]], axis=0))
-    return tf.reduce_sum(tf.square(hidden))
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_deferred_gradients_are_those_of_the_loop(compiled):
-    rng = np.random.default_rng(0)
-    term, kernel, state = (
-        tf.Variable(rng.normal(size=shape).astype("float32"))
-        for shape in ([T, B, G], [X, G], [B, G])
-    )
-
-    def gradients(defer):
-        with tf.GradientTape() as tape:
-            value = tf.convert_to_tensor(kernel)
-            deferred = DeferredKernels([value]) if defer else None
-            loss = loss_in_loop(term, value, tf.convert_to_tensor(state), deferred)
-        return tape.gradient(loss, [term, kernel, state])
-
-    run = tf.function(gradients, autograph=False) if compiled else gradients
-    for late, plain in zip(run(True), run(False), strict=True):
-        np.testing.assert_allclose(late, plain, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("rows", [0, 1, 3])
 @pytest.mark.parametrize("known", [True, False])
 def test_a_function_sees_a_row_at_least(rows, known):
@@ -212,15 +115,11 @@ def test_an_encoder_has_no_annotations_of_no_images():
     assert not any(np.any(gradient) for gradient in gradients)
 
 
-L, A = 5, 6
-WRAPS = pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
-
-
-@pytest.mark.parametrize("rows", [1, G])
+@pytest.mark.parametrize("rows", [1, 4])
 def test_scores_are_no_product_of_four_axes(rows):
     """TensorFlow 2.21 corrupts memory in those (issue 117700) where oneDNN has AVX-512."""
     rng = np.random.default_rng(0)
-    shapes = [3, rows, A], [3, L, A], [A]
+    shapes = [3, rows, 6], [3, 5, 6], [6]
     factors = [tf.constant(rng.normal(size=shape), tf.float32) for shape in shapes]
 
     @tf.function

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from sat_tf.layers import backbones
-from sat_tf.layers.encoder import Encoder
+from sat_tf.layers.encoder import Encoder, scenes_cnn
 from tests.training.data.small_captions import files
 from tests.training.small_runs import exit_of
 from training.data.image_loader import read_image
@@ -31,7 +30,7 @@ def test_statistics_are_those_of_all_readable_images(tmp_path):
 
 def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys, monkeypatch):
     scenes, first = (str(tmp_path / f"{name}.weights.h5") for name in ("scenes", "first"))
-    backbones.scenes_cnn(64).save_weights(scenes)
+    scenes_cnn(64).save_weights(scenes)
     pretend_to_download(monkeypatch, "MobileNetV2")
     flags = ["--recipe", "scenes_soft", "--data.limit", "40", "--images", "20", "--compact"]
     flags += ["--encoder.name", "scenes_cnn+mobilenet_v2", "--encoder.layer", "+block_3_project_BN"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from sat_tf.compat import GradientsAsGiven, adam_moments, variable_key
+from sat_tf.compat import GradientsAsGiven, variable_key
 from training.run.config import BaseOptimizerConfig
 
 
@@ -53,52 +53,11 @@ class _OwnRate:
         super().update_step(gradient, variable, learning_rate)
 
 
-class _OneKernel:
-    """Mixin for Keras' Adam that updates a variable by TensorFlow's single operation for it.
-
-    Keras uses a dozen operations, each of which passes weights, moments and gradient through
-    memory: with 10 M weights 40 ms instead of 19 on two cores, of a step of 230 ms with 64
-    captions (bfloat16).
-    """
-
-    def apply(
-        self,
-        grads: Sequence[tf.Tensor],
-        trainable_variables: Sequence[keras.Variable] | None = None,
-    ) -> None:
-        """Updates all variables; Kingma and Ba (2015), Sec. 2, arXiv:1412.6980."""
-        # Shared by all variables: constants per variable would be a tenth of the step's graph.
-        step = tf.cast(self.iterations + 1, tf.float32)
-        beta_1, beta_2 = tf.constant(self.beta_1), tf.constant(self.beta_2)
-        self._constants = {
-            "beta1_power": tf.pow(beta_1, step),
-            "beta2_power": tf.pow(beta_2, step),
-            "beta1": beta_1,
-            "beta2": beta_2,
-            "epsilon": tf.constant(self.epsilon),
-        }
-        super().apply(grads, trainable_variables)
-
-    def update_step(
-        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
-    ) -> None:
-        """Updates one variable."""
-        first, second = adam_moments(self, variable)
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=first.value.handle,
-            v=second.value.handle,
-            lr=learning_rate,
-            grad=gradient,
-            **self._constants,
-        )
-
-
-class Adam(SummedGradients, _OwnRate, _OneKernel, keras.optimizers.Adam):
+class Adam(SummedGradients, _OwnRate, keras.optimizers.Adam):
     """Keras' Adam with `set_own_rate`, for gradients summed over the replicas."""
 
 
-class AdamW(SummedGradients, _OwnRate, _OneKernel, keras.optimizers.AdamW):
+class AdamW(SummedGradients, _OwnRate, keras.optimizers.AdamW):
     """Keras' AdamW with `set_own_rate`, for gradients summed over the replicas."""
 
 

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import EncoderConfig
-from sat_tf.layers import backbones
-from sat_tf.layers.encoder import Encoder
+from sat_tf.layers.encoder import AppendPlace, Encoder, preprocessor, scenes_cnn
 from sat_tf.layers.encoder_names import applications, check_layer
 from tests.image_files import make_images
 from training import standardize
@@ -29,12 +28,12 @@ def test_networks_of_keras_are_known_by_their_snake_case_names():
 
 
 def test_layers_of_scenes_cnn_are_known():
-    for layer in backbones.scenes_cnn(16).layers:
+    for layer in scenes_cnn(16).layers:
         check_layer("scenes_cnn", layer.name)
 
 
 def test_appended_places_are_the_centres_of_the_cells():
-    maps = np.asarray(backbones.AppendPlace()(np.zeros([2, 2, 4, 3], np.float32)))
+    maps = np.asarray(AppendPlace()(np.zeros([2, 2, 4, 3], np.float32)))
     assert maps.shape == (2, 2, 4, 5)
     np.testing.assert_allclose(maps[1, :, 0, 3], [-0.5, 0.5])
     np.testing.assert_allclose(maps[1, 0, :, 4], [-0.75, -0.25, 0.25, 0.75])
@@ -86,7 +85,7 @@ def test_an_unknown_backbone_tap_or_file_is_an_error_that_says_what_there_is(nam
 )
 def test_each_backbone_gets_its_own_normalisation(name, expected):
     images = tf.constant([[[[250.0, 120.0, 20.0]]]])
-    normalised = backbones.preprocessor(name)(images)
+    normalised = preprocessor(name)(images)
     np.testing.assert_allclose(normalised[0, 0, 0], expected, rtol=1e-5)
     np.testing.assert_array_equal(images[0, 0, 0], [250, 120, 20])
 
@@ -134,7 +133,7 @@ def weights(tmp_path_factory):
     for name in PAIR.split("+"):
         files.append(str(folder / f"{name}.weights.h5"))
         if name == "scenes_cnn":
-            backbones.scenes_cnn(32).save_weights(files[-1])
+            scenes_cnn(32).save_weights(files[-1])
         else:
             whole = Encoder(name, 32, tap="out_relu")
             whole.network.save_weights(files[-1])

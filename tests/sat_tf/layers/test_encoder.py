@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import CaptionerConfig, EncoderConfig
-from sat_tf.layers import backbones
-from sat_tf.layers.encoder import Encoder
+from sat_tf.layers.encoder import Encoder, scenes_cnn
 from tests.image_files import make_images
 
 
@@ -139,7 +138,7 @@ def test_a_captioner_whose_weights_are_restored_is_not_warned_of(tmp_path):
 
 def test_configuration_round_trips_without_the_weights_file(tmp_path):
     path = tmp_path / "cnn.weights.h5"
-    backbones.scenes_cnn(64).save_weights(path)
+    scenes_cnn(64).save_weights(path)
     options = {"trainable": True, "trainable_from": "conv3"}
     encoder = Encoder("scenes_cnn", 64, tap="conv4", weights=str(path), **options)
     saved = json.loads(json.dumps(keras.saving.serialize_keras_object(encoder)))

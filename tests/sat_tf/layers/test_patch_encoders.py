@@ -16,7 +16,7 @@ from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.inference.litert_graph import Encoder as LiteEncoder
 from sat_tf.inference.packing import pack, unpack
 from sat_tf.inference.published import GRAPHS
-from sat_tf.layers import patch_encoders
+from sat_tf.layers import encoder_names
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
 from sat_tf.text.vocabulary import Vocabulary
@@ -41,14 +41,14 @@ def tiny(registers=0):
         "layer_scale_init_value": 0.0,
         "apply_layernorm": True,
     }
-    return patch_encoders.PatchTransformer("dinov2", arguments, 4, 1 + registers)
+    return encoder_names.PatchTransformer("dinov2", arguments, 4, 1 + registers)
 
 
 @pytest.fixture(autouse=True)
 def small_presets(monkeypatch):
-    monkeypatch.setattr(patch_encoders, "DINOV2_PIXELS", 20)
-    monkeypatch.setitem(patch_encoders.PRESETS, "tiny", tiny())
-    monkeypatch.setitem(patch_encoders.PRESETS, "tiny_registers", tiny(2))
+    monkeypatch.setattr(encoder_names, "DINOV2_PIXELS", 20)
+    monkeypatch.setitem(encoder_names.PRESETS, "tiny", tiny())
+    monkeypatch.setitem(encoder_names.PRESETS, "tiny_registers", tiny(2))
 
 
 def arrays(seed=0, positions=25, kernel="kernel"):
@@ -84,7 +84,7 @@ def arrays(seed=0, positions=25, kernel="kernel"):
 
 def converted(tmp_path, values):
     """A file of weights with values named as in Hugging Face's `Dinov2Model`."""
-    backbone = patch_encoders.build(NAME, patch_encoders.original_size(NAME))
+    backbone = encoder_names.patch_transformer(NAME, encoder_names.original_size(NAME))
     names = {
         "/": ".",
         "interpolated_position": "position",  # equal at the original size
@@ -193,15 +193,14 @@ TINY = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "patch_size": 4}
 FAMILIES = {
     "vit": (TINY | {"mlp_dim": 16}, 1),
     "clip": (TINY | {"intermediate_dim": 16}, 1),
-    "siglip": (TINY | {"intermediate_dim": 16}, 0),
 }
 
 
 def named(family, monkeypatch) -> str:
     """Name of a tiny transformer of another family, for images of 12 pixels."""
     arguments, extra = FAMILIES[family]
-    made = patch_encoders.PatchTransformer(family, arguments, 4, extra, 12)
-    monkeypatch.setitem(patch_encoders.PRESETS, f"tiny_{family}", made)
+    made = encoder_names.PatchTransformer(family, arguments, 4, extra, 12)
+    monkeypatch.setitem(encoder_names.PRESETS, f"tiny_{family}", made)
     return f"keras_hub:tiny_{family}"
 
 
@@ -232,7 +231,7 @@ def test_other_families_have_one_size_and_one_tap(other_family):
 def test_standardized_weights_give_standardized_annotations(family, tmp_path, monkeypatch):
     name = NAME if family == "dinov2" else named(family, monkeypatch)
     source, target = str(tmp_path / "w.weights.h5"), str(tmp_path / "std.weights.h5")
-    patch_encoders.build(name, patch_encoders.original_size(name)).save_weights(source)
+    encoder_names.patch_transformer(name, encoder_names.original_size(name)).save_weights(source)
     pixels = np.random.default_rng(1).uniform(0, 255, [4, 12, 12, 3]).astype(np.float32)
     raw = np.asarray(Encoder(name, 12, weights=source)(pixels))
     mean, deviation = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
@@ -243,10 +242,10 @@ def test_standardized_weights_give_standardized_annotations(family, tmp_path, mo
 
 def test_pixels_are_normalised_as_the_family_was_trained():
     white = np.full([1, 1, 1, 3], 255.0, np.float32)
-    dino = np.asarray(patch_encoders.normalise(NAME, white)).ravel()
+    dino = np.asarray(encoder_names.normalise_pixels(NAME, white)).ravel()
     np.testing.assert_allclose(dino, (1 - np.array([0.485, 0.456, 0.406])) / [0.229, 0.224, 0.225])
-    siglip = np.asarray(patch_encoders.normalise("keras_hub:siglip_base_patch16_224", white))
-    np.testing.assert_allclose(siglip.ravel(), 1.0)
+    vit = encoder_names.normalise_pixels("keras_hub:vit_base_patch16_224_imagenet", white)
+    np.testing.assert_allclose(np.ravel(vit), 1.0)
 
 
 @pytest.mark.parametrize(

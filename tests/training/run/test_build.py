@@ -12,7 +12,7 @@ import sat_tf
 from sat_tf.captioner import Captioner
 from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.inference.run_folder import read_config, read_vocabulary
-from sat_tf.layers import backbones
+from sat_tf.layers.encoder import scenes_cnn
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import weights_of
@@ -51,7 +51,7 @@ def test_a_run_of_other_shapes_encoder_or_words_is_an_error_that_names_one(soft_
 def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tiny, unvalidated):
     run_dir = tmp_path / "runs[1]" / "a*"  # no pattern
     file = tmp_path / "encoder.weights.h5"
-    backbones.scenes_cnn(64).save_weights(file)
+    scenes_cnn(64).save_weights(file)
     flags = (*tiny, "--recipe", "scenes_soft", "--encoder.weights", str(file))
     flags += ("--encoder.trainable", "False", "--fit.epochs")
     train(run_dir, *flags, "1")
