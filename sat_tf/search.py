@@ -131,10 +131,9 @@ def beam_search(
 
 
 def _without_repeats(step: Step, n: int) -> Step:
-    """Returns a step that bars tokens which would complete an n-gram of their own prefix.
+    """Bars tokens that would repeat an n-gram of their own prefix.
 
-    Its state holds the latest tokens of each prefix too, int32 `[N, max_length]`: the latest
-    on the right, -1 before the first.
+    The state also holds each prefix, int32 `[N, max_length]`: right-aligned, -1 before it.
     """
 
     def restricted(tokens: tf.Tensor, state: Nest, *constants: Nest):
@@ -163,11 +162,8 @@ def _without_repeats(step: Step, n: int) -> Step:
 
 
 def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
-    """Returns the `beam` best (parent, token, total) `[B, K]` of every image, best first.
-
-    No more than `beam` continuations of one prefix can be among the best of its image, so each row
-    is cut to `beam` before rows are compared: `[B, K * V]` is never sorted as a whole.
-    """
+    """Returns the `beam` best (parent, token, total) `[B, K]` of every image, best first."""
+    # No prefix has more than `beam` of them: `[B, K * V]` is never sorted as a whole.
     slots, count = live.shape[1], min(beam, log_probs.shape[1])
     totals, tokens = tf.math.top_k(log_probs, count)
     totals = tf.expand_dims(live, 2) + tf.reshape(totals, [-1, slots, count])
@@ -290,7 +286,10 @@ def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> 
     total = tf.where(in_use, total, -math.inf)
     ends = token == END
     room = carry.room - tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
-    state = _pack_like(carry.state, state)
+    if len(tf.nest.flatten(state)) != (count := len(tf.nest.flatten(carry.state))):
+        got = len(tf.nest.flatten(state))
+        raise invalid_value("step", f"{count} state tensors from it", got)
+    state = tf.nest.pack_sequence_as(carry.state, tf.nest.flatten(state))  # a list for a tuple
     if rules.beam > 1:  # otherwise each prefix is its own parent
         rows = tf.reshape(flat_rows(parent, carry.live.shape[1]), [-1])
         state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
@@ -343,29 +342,21 @@ def _scatter_images(written: Nest, images: tf.Tensor, batch_size, beam: int) -> 
     places = tf.tensor_scatter_nd_update(missing, images[:, tf.newaxis], tf.range(count))
     rows = tf.reshape(places[:, tf.newaxis] * beam + tf.range(beam), [-1])
 
-    def scatter(x: tf.Tensor, places: tf.Tensor, over: int, filler: float = 0):
+    def scatter(x: tf.Tensor, places: tf.Tensor, over: int = 1, filler: float = 0):
         padding = [[0, 0], [0, over], *[[0, 0]] * (x.shape.rank - 2)]
         return tf.gather(tf.pad(x, padding, constant_values=filler), places, axis=1)
 
     token, parent, total, auxiliary = written
-    return (
-        scatter(token, places, 1),
-        scatter(parent, places, 1),
-        scatter(total, places, 1, -math.inf),
-        tf.nest.map_structure(lambda x: scatter(x, rows, beam), auxiliary),
-    )
+    auxiliary = tf.nest.map_structure(lambda x: scatter(x, rows, beam), auxiliary)
+    total = scatter(total, places, filler=-math.inf)
+    return scatter(token, places), scatter(parent, places), total, auxiliary
 
 
 def allowed_tokens(vocabulary: int | None, forbidden: Sequence[int], first: bool) -> np.ndarray:
     """Marks the tokens that a step may generate, bool `[V]`; known when the graph is made.
 
-    Args:
-        vocabulary: V.
-        forbidden: Token ids that are never generated.
-        first: For the first step of captions that are never empty, which bars `END` too.
-
-    Raises:
-        ValueError: V is unknown.
+    The `first` step of captions that are never empty bars `END` too. A V that is not known is a
+    `ValueError`.
     """
     if vocabulary is None:
         raise invalid_value("step", "log-probabilities of a known number of tokens", vocabulary)
@@ -377,14 +368,6 @@ def flat_rows(parent: tf.Tensor, beam: int) -> tf.Tensor:
     """Returns the rows `b * K + parent[b, ...]` of the `[B * K]` prefixes."""
     first = tf.range(tf.shape(parent)[0]) * beam
     return parent + tf.reshape(first, [-1] + [1] * (parent.shape.rank - 1))
-
-
-def _pack_like(state: Nest, new_state: Nest) -> Nest:
-    """Packs `new_state` like `state`: a list for a tuple is fine, a missing part is not."""
-    flat, expected = tf.nest.flatten(new_state), tf.nest.flatten(state)
-    if len(flat) != len(expected):
-        raise invalid_value("step", f"{len(expected)} state tensors from it", len(flat))
-    return tf.nest.pack_sequence_as(state, flat)
 
 
 def _rows_unknown(x: tf.Tensor) -> tf.TensorShape:
@@ -405,8 +388,7 @@ def read_hypotheses(trace: Trace, batch_size: int | tf.Tensor, rules: Rules) -> 
     normaliser = tf.cast(tf.maximum(lengths, 1), tf.float32) ** rules.length_power
     scores = tf.where(complete, trace.log_probs / normaliser, -math.inf)
 
-    def by_image(x: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(tf.transpose(x, [1, 0, 2]), [batch_size, -1])
+    by_image = lambda x: tf.reshape(tf.transpose(x, [1, 0, 2]), [batch_size, -1])  # noqa: E731
 
     scores, chosen = tf.math.top_k(by_image(scores), beam)
     exists = scores > -math.inf
@@ -437,10 +419,7 @@ def read_hypotheses(trace: Trace, batch_size: int | tf.Tensor, rules: Rules) -> 
 
 
 def _ancestry(trace: Trace, last_step: tf.Tensor, last_slot: tf.Tensor) -> tf.Tensor:
-    """Returns the slot `[B, K, S]` that held each hypothesis after each step.
-
-    A hypothesis ended at `last_step` in `last_slot`, `[B, K]`; later slots are arbitrary.
-    """
+    """Returns the slot `[B, K, S]` of each hypothesis after each step, up to its last."""
     steps = tf.shape(trace.tokens)[0]
     slots = tf.TensorArray(tf.int32, size=steps, element_shape=last_slot.shape)
 
@@ -519,20 +498,11 @@ def _similarity(tokens: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
     for n in range(ORDERS):
         if n:  # an n-gram is equal if its first n - 1 words are, and the n-th
             same = same[:, :-1, :, :-1] & equal[:, n:, :, n:]
-        total += _overlap(tf.reduce_sum(tf.cast(same, tf.float32), axis=3))
+        # [K, T, K]: how often the n-gram that starts at word t of caption i is in j, in i itself.
+        counts = tf.reduce_sum(tf.cast(same, tf.float32), axis=3)
+        own = tf.transpose(tf.linalg.diag_part(tf.transpose(counts, [1, 0, 2])))
+        norms = tf.sqrt(tf.reduce_sum(own, axis=1))  # one found c times adds c at each of them
+        terms = tf.math.divide_no_nan(tf.minimum(own[:, :, None], counts) * counts, own[:, :, None])
+        total += tf.math.divide_no_nan(tf.reduce_sum(terms, axis=1), norms[:, None] * norms)
     apart = tf.cast(lengths[:, None] - lengths, tf.float32)
     return total / ORDERS * tf.exp(-(apart**2) / (2 * SIGMA**2))
-
-
-def _overlap(counts: tf.Tensor) -> tf.Tensor:
-    """Computes `<min(c_i, c_j), c_j> / |c_i| |c_j|`, `[K, K]`.
-
-    Args:
-        counts: `[K, T, K]`, how often the n-gram that starts at word t of caption i is in j.
-    """
-    own = tf.linalg.diag_part(tf.transpose(counts, [1, 0, 2]))  # [T, K]: in its own caption
-    own = tf.transpose(own)
-    norms = tf.sqrt(tf.reduce_sum(own, axis=1))  # an n-gram found c times adds c at each of them
-    terms = tf.minimum(own[:, :, None], counts) * counts
-    shared = tf.reduce_sum(tf.math.divide_no_nan(terms, own[:, :, None]), axis=1)
-    return tf.math.divide_no_nan(shared, norms[:, None] * norms)

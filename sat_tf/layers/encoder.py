@@ -83,18 +83,14 @@ class AppendPlace(keras.layers.Layer):
     def call(self, maps):
         batch = ops.shape(maps)[0]
         height, width = maps.shape[1:3]
-        places = ops.meshgrid(_centres(height), _centres(width), indexing="ij")
+        sides = ((ops.arange(n, dtype="float32") + 0.5) * (2.0 / n) - 1.0 for n in (height, width))
+        places = ops.meshgrid(*sides, indexing="ij")
         places = ops.cast(ops.stack(places, axis=-1), maps.dtype)
         places = ops.broadcast_to(places[None], (batch, height, width, 2))
         return ops.concatenate([maps, places], axis=-1)
 
     def compute_output_shape(self, shape):
         return (*shape[:-1], shape[-1] + 2)
-
-
-def _centres(cells: int):
-    """Centres of equal parts of [-1, 1]."""
-    return (ops.arange(cells, dtype="float32") + 0.5) * (2.0 / cells) - 1.0
 
 
 def build_network(
@@ -148,11 +144,17 @@ def _side_by_side(
     names = name.split(JOIN)
     taps = parts("tap", "layer", tap, names) if tap else [None] * len(names)
     of_all = weights if weights and JOIN not in weights and weights != "imagenet" else None
-    files = _files(None if of_all else weights, names)
+    files = [None if of_all else weights] * len(names)
+    if weights and JOIN in weights:
+        files = parts("weights", "weights", weights, names)
+        if None in files:
+            expected = f"a file for each of {', '.join(names)}, or none for random weights"
+            raise _invalid("weights", "weights", expected, repr(weights))
     pixels = keras.Input((image_size, image_size, 3))
     maps, layers = [], []
-    for number, part in enumerate(names):
-        network, layer = build_network(part, image_size, taps[number], files[number], policy)
+    for number, (part, one, file) in enumerate(zip(names, taps, files, strict=True)):
+        file = None if file and file.lower() == "none" else file
+        network, layer = build_network(part, image_size, one, file, policy)
         network.name = f"network_{number}"
         maps.append(network(preprocessor(part)(pixels)))
         layers.append(layer)
@@ -166,32 +168,17 @@ def _side_by_side(
     return network, JOIN.join(layers)
 
 
-def _files(weights: str | None, names: list[str]) -> list[str | None]:
-    if weights in (None, "imagenet"):
-        return [weights] * len(names)
-    from sat_tf.layers.encoder_names import parts
-
-    files = parts("weights", "weights", weights, names)
-    if None in files:
-        expected = f"a file for each of {', '.join(names)}, or none for random weights"
-        raise invalid_value("weights", expected, repr(weights), flag="--encoder.weights")
-    return [None if file.lower() == "none" else file for file in files]
-
-
 def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> list:
     """Repeats the cells of smaller maps, up to the size of the largest."""
-    height, width = (max(map_.shape[axis] for map_ in maps) for axis in (1, 2))
-    if any(height % map_.shape[1] or width % map_.shape[2] for map_ in maps):
-        sizes = ", ".join(
-            f"{map_.shape[1]} x {map_.shape[2]} of {name}"
-            for map_, name in zip(maps, names, strict=True)
-        )
-        expected = "maps whose sides divide those of the largest"
-        raise invalid_value("tap", expected, sizes, flag="--encoder.layer")
-    repeats = [(height // map_.shape[1], width // map_.shape[2]) for map_ in maps]
+    grids = [map_.shape[1:3] for map_ in maps]
+    height, width = map(max, zip(*grids, strict=True))
+    if any(height % h or width % w for h, w in grids):
+        pairs = zip(grids, names, strict=True)
+        sizes = ", ".join(f"{h} x {w} of {name}" for (h, w), name in pairs)
+        raise _invalid("tap", "layer", "maps whose sides divide those of the largest", sizes)
     return [
-        keras.layers.UpSampling2D(repeat, dtype=policy)(map_)
-        for repeat, map_ in zip(repeats, maps, strict=True)
+        keras.layers.UpSampling2D((height // h, width // w), dtype=policy)(map_)
+        for map_, (h, w) in zip(maps, grids, strict=True)
     ]
 
 
@@ -267,9 +254,7 @@ def load_weights(network: keras.Model, path: str | Path, name: str) -> None:
         raise _weights_error(path, f"{name} has no ImageNet weights")
     path = Path(path)
     if not path.is_file():
-        raise _weights_error(path, "it is a folder" if path.is_dir() else "there is no such file")
-    if path.suffix not in (".h5", ".hdf5", ".keras"):
-        raise _weights_error(path, "the file's name does not end in .weights.h5 or .h5")
+        raise _weights_error(path, "there is no such file")
     try:
         with warnings.catch_warnings():
             # Keras warns about each container before it raises the error that matters.
@@ -298,8 +283,7 @@ def _tapped_layer(network: keras.Model, name: str, tap: str | None) -> keras.Lay
         is_input = isinstance(layer, keras.layers.InputLayer)
         if len(shape) == 4 and None not in shape[1:] and not is_input:
             candidates[layer.name] = layer
-    if tap is None:
-        tap = DEFAULT_TAPS.get(name) or next(reversed(candidates))
+    tap = tap or DEFAULT_TAPS.get(name) or next(reversed(candidates))
     if tap not in candidates:
         known = any(layer.name == tap for layer in network.layers)
         why = "whose output is not 4-D" if known else "which it does not have"
@@ -327,14 +311,6 @@ def _application(name: str) -> tuple[Callable, ModuleType]:
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
-
-
-def _canonical_name(name: str) -> str:
-    if name == SCENES_CNN:  # others are looked for among all that there are
-        return name
-    from sat_tf.layers.encoder_names import canonical_name
-
-    return canonical_name(name)
 
 
 def _warn_if_random(name: str, weights: str | None) -> None:
@@ -421,7 +397,11 @@ class Encoder(keras.layers.Layer):
         later = weights is _LATER
         if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
-        self.backbone = _canonical_name(backbone)
+        self.backbone = backbone
+        if backbone != SCENES_CNN:  # others are looked for among all that there are
+            from sat_tf.layers.encoder_names import canonical_name
+
+            self.backbone = canonical_name(backbone)
         self.image_size = int(image_size)
         self.weights_source = None if weights is None else str(weights)
         self.network, self.tap = build_network(
