@@ -186,35 +186,6 @@ def test_steps_from_projected_annotations_equal_plain_ones(kind, gate):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"bottleneck_dim": 9}])
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, options):
-    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    decoder = make_decoder(attends, **options)
-    annotations, words = make_batch()
-    target = random(B, T, K, seed=30)
-
-    def gradients(logits_of):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(target * logits_of())
-        return tape.gradient(loss, decoder.trainable_variables)
-
-    def by_steps():
-        attended, state = decoder.begin(annotations)
-        logits = []
-        for time in range(T):
-            now, state, _ = decoder.step(attended, words[:, time], state, selection)
-            logits.append(now)
-        return tf.stack(logits, axis=1)
-
-    output = gradients(lambda: decoder(annotations, words, selection=selection).logits)
-    for one, other in zip(output, gradients(by_steps), strict=True):
-        if one is None or other is None:
-            assert one is other  # arg max gives the attention MLP no gradient
-        else:
-            np.testing.assert_allclose(*map(tf.convert_to_tensor, (one, other)), 2e-4, 1e-4)
-
-
 ROWS = 3 * np.arange(B)
 
 

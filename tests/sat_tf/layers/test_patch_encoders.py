@@ -1,6 +1,5 @@
 """KerasHub's patch transformers as encoders."""
 
-import math
 from types import SimpleNamespace
 
 import keras
@@ -51,132 +50,29 @@ def small_presets(monkeypatch):
     monkeypatch.setitem(encoder_names.PRESETS, "tiny_registers", tiny(2))
 
 
-def arrays(seed=0, positions=25, kernel="kernel"):
-    """Weights of the tiny transformer by Hugging Face's names."""
-    rng = np.random.default_rng(seed)
-
-    def draw(*shape):
-        return rng.normal(0.0, 0.3, shape).astype(np.float16)
-
-    made = {
-        "embeddings.cls_token": draw(1, 1, 8),
-        "embeddings.position_embeddings": draw(1, 1 + positions, 8),
-        "embeddings.patch_embeddings.projection.weight": draw(8, 3, 4, 4),
-        "embeddings.patch_embeddings.projection.bias": draw(8),
-        "layernorm.weight": 1 + draw(8),
-        "layernorm.bias": draw(8),
-    }
-    dense = [f"attention.attention.{part}" for part in ("query", "key", "value")]
-    sizes = dict.fromkeys([*dense, "attention.output.dense"], (8, 8))
-    sizes |= {"mlp.fc1": (8, 16), "mlp.fc2": (16, 8)}
-    for number in range(2):
-        prefix = f"encoder.layer.{number}"
-        for name, (wide, out) in sizes.items():
-            matrix = draw(wide, out)
-            made[f"{prefix}.{name}.{kernel}"] = matrix if kernel == "kernel" else matrix.T
-            made[f"{prefix}.{name}.bias"] = draw(out)
-        for norm in ("norm1", "norm2"):
-            made |= {f"{prefix}.{norm}.weight": 1 + draw(8), f"{prefix}.{norm}.bias": draw(8)}
-        for scale in ("layer_scale1", "layer_scale2"):
-            made[f"{prefix}.{scale}.lambda1"] = draw(8)
-    return made
+def saved(tmp_path, name=NAME) -> str:
+    """A file of random weights, at the original size."""
+    path = str(tmp_path / "w.weights.h5")
+    encoder_names.patch_transformer(name, encoder_names.original_size(name)).save_weights(path)
+    return path
 
 
-def converted(tmp_path, values):
-    """A file of weights with values named as in Hugging Face's `Dinov2Model`."""
-    backbone = encoder_names.patch_transformer(NAME, encoder_names.original_size(NAME))
-    names = {
-        "/": ".",
-        "interpolated_position": "position",  # equal at the original size
-        "encoder.layers_": "encoder.layer.",
-        "attention.attention.attention_output": "attention.output.dense",
-        "gamma": "weight",
-        "beta": "bias",
-    }
-    for variable in backbone.weights:
-        name = variable.path
-        for ours, theirs in names.items():
-            name = name.replace(ours, theirs)
-        if variable.name != "mask_token":  # of training alone
-            if name not in values:  # the convolution's is [out, in, h, w]
-                name = name.replace(".kernel", ".weight")
-                values = {**values, name: np.transpose(values[name], (2, 3, 1, 0))}
-            variable.assign(np.reshape(values[name], variable.shape))
-    backbone.save_weights(tmp_path / "w.weights.h5")
-    return str(tmp_path / "w.weights.h5")
-
-
-# DINOv2 in plain NumPy, from arrays named as in Hugging Face's `Dinov2Model`.
-_MEAN, _DEVIATION = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-_erf = np.vectorize(math.erf, otypes=[float])
-
-
-def embed(arrays, pixels, positions, patch):
-    """Tokens `[1 + h w, D]` of pixels `[S, S, 3]`, 0 to 255, with positions `[1 + h w, D]`."""
-    pixels = (pixels / 255.0 - _MEAN) / _DEVIATION
-    side = pixels.shape[0] // patch
-    cut = pixels.reshape(side, patch, side, patch, 3).transpose(0, 2, 4, 1, 3)
-    name = "embeddings.patch_embeddings.projection"
-    kernel = arrays[f"{name}.weight"].astype(float)
-    tokens = cut.reshape(side * side, -1) @ kernel.reshape(len(kernel), -1).T
-    tokens += arrays[f"{name}.bias"]
-    first = arrays["embeddings.cls_token"].astype(float).reshape(1, -1)
-    return np.concatenate([first, tokens]) + positions
-
-
-def block(arrays, number, tokens, heads):
-    """One block, pre-norm with layer scale: `[N, D] -> [N, D]`."""
-    prefix = f"encoder.layer.{number}"
-    normed = norm(arrays, f"{prefix}.norm1", tokens)
-    parts = (_dense(arrays, f"{prefix}.attention.attention.{p}", normed) for p in _QKV)
-    query, key, value = (x.reshape(len(x), heads, -1).transpose(1, 0, 2) for x in parts)
-    scores = query @ key.transpose(0, 2, 1) / math.sqrt(query.shape[-1])
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    mixed = (weights @ value).transpose(1, 0, 2).reshape(tokens.shape)
-    mixed = _dense(arrays, f"{prefix}.attention.output.dense", mixed)
-    tokens = tokens + arrays[f"{prefix}.layer_scale1.lambda1"] * mixed
-    hidden = _dense(arrays, f"{prefix}.mlp.fc1", norm(arrays, f"{prefix}.norm2", tokens))
-    hidden *= 0.5 * (1.0 + _erf(hidden / math.sqrt(2.0)))
-    hidden = _dense(arrays, f"{prefix}.mlp.fc2", hidden)
-    return tokens + arrays[f"{prefix}.layer_scale2.lambda1"] * hidden
-
-
-_QKV = ("query", "key", "value")
-
-
-def norm(arrays, name, tokens):
-    """Layer normalisation."""
-    centred = tokens - tokens.mean(axis=-1, keepdims=True)
-    scaled = centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + 1e-6)
-    return scaled * arrays[f"{name}.weight"] + arrays[f"{name}.bias"]
-
-
-def _dense(arrays, name, inputs):
-    return inputs @ arrays[f"{name}.kernel"].astype(float) + arrays[f"{name}.bias"]
-
-
-def by_numpy(values, pixels, blocks=2):
-    positions = values["embeddings.position_embeddings"][0].astype(float)
-    tokens = embed(values, pixels, positions, 4)
-    for number in range(blocks):
-        tokens = block(values, number, tokens, 2)
-    return norm(values, "layernorm", tokens)[1:]
-
-
-@pytest.mark.parametrize("tap, blocks", [(None, 2), ("stage1", 1)])
-def test_annotations_equal_those_of_the_formulas_in_numpy(tmp_path, tap, blocks):
-    values = arrays()
-    encoder = Encoder(NAME, 20, tap=tap, weights=converted(tmp_path, values))
-    pixels = np.random.default_rng(1).uniform(0, 255, [1, 20, 20, 3])
-    found = keras.ops.convert_to_numpy(encoder(pixels.astype(np.float32)))[0]
-    assert encoder.grid == (5, 5)
-    np.testing.assert_allclose(found, by_numpy(values, pixels[0], blocks), rtol=1e-3, atol=2e-3)
+def test_a_tap_reads_a_block_of_keras_hub_with_the_last_normalisation(tmp_path):
+    source = saved(tmp_path)
+    whole = encoder_names.patch_transformer(NAME, 20)
+    whole.load_weights(source)
+    pixels = np.random.default_rng(1).uniform(0, 255, [1, 20, 20, 3]).astype(np.float32)
+    normalised = encoder_names.normalise_pixels(NAME, pixels)
+    for tap, expected in ((None, whole.output), ("stage1", whole.pyramid_outputs["stage1"])):
+        encoder = Encoder(NAME, 20, tap=tap, weights=source)
+        assert encoder.grid == (5, 5)
+        expected = keras.Model(whole.input, expected)(normalised)[:, 1:]
+        np.testing.assert_allclose(encoder(pixels), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("tap", [None, "stage1"])
 def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
-    source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
+    source, target = saved(tmp_path), str(tmp_path / "rounded.weights.h5")
     standardize.round_weights(EncoderConfig(NAME, tap, source), target)
     plain, rounded = (Encoder(NAME, 12, tap=tap, weights=file) for file in (source, target))
     changed = 0
@@ -230,8 +126,7 @@ def test_other_families_have_one_size_and_one_tap(other_family):
 @pytest.mark.parametrize("family", ["dinov2", *FAMILIES])
 def test_standardized_weights_give_standardized_annotations(family, tmp_path, monkeypatch):
     name = NAME if family == "dinov2" else named(family, monkeypatch)
-    source, target = str(tmp_path / "w.weights.h5"), str(tmp_path / "std.weights.h5")
-    encoder_names.patch_transformer(name, encoder_names.original_size(name)).save_weights(source)
+    source, target = saved(tmp_path, name), str(tmp_path / "std.weights.h5")
     pixels = np.random.default_rng(1).uniform(0, 255, [4, 12, 12, 3]).astype(np.float32)
     raw = np.asarray(Encoder(name, 12, weights=source)(pixels))
     mean, deviation = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
