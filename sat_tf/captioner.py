@@ -86,7 +86,6 @@ class Captioner(TrainableModel):
         )
         self.decoder.build((None, None, self.encoder.annotation_dim))
         self.objective = make_objective(config.attention)
-        self.baseline = None
         if config.attention.kind == "hard":
             from sat_tf.objectives.estimators import make_baseline
 
@@ -168,19 +167,15 @@ class Captioner(TrainableModel):
 
         search = search or self.config.search
         step, state, attended = self.search_step(annotations, self.selection, seed)
+        options = {key: of for key, of in vars(search).items() if key != "suppress_unknown"}
         return beam_search(
             step,
             state,
             batch_size=tf.shape(annotations)[0],
-            beam=search.beam,
-            max_length=search.max_length,
-            length_power=search.length_power,
-            consensus=search.consensus,
             forbidden=search.forbidden,
-            min_length=search.min_length,
-            no_repeat_ngram=search.no_repeat_ngram,
             # The draw of a location depends on its row, which must then not move.
             constants=() if self.selection == "sample" else attended,
+            **options,
         )
 
     def begin_search(self, annotations: tf.Tensor, beam: int = 1) -> tuple[Attended, State]:
@@ -192,10 +187,7 @@ class Captioner(TrainableModel):
         return attended, state
 
     def search_step(
-        self,
-        annotations: tf.Tensor,
-        selection: Selection,
-        seed: tf.Tensor | None = None,
+        self, annotations: tf.Tensor, selection: Selection, seed: tf.Tensor | None = None
     ):
         """Prepares images for the searches of `sat_tf.search`.
 

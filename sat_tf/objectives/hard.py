@@ -23,13 +23,10 @@ from sat_tf.objectives.estimators import (
     weighted_mean,
 )
 from sat_tf.objectives.likelihood import (
-    ATTENTION_MEANS,
-    ATTENTION_TARGETS,
-    WORD_MEANS,
     SoftLabels,
+    SoftObjective,
     attention_means,
     log_likelihoods,
-    predictions,
     soft_labels,
     supervision,
     word_mask,
@@ -38,10 +35,9 @@ from sat_tf.objectives.likelihood import (
 from sat_tf.ops import global_mean, replica_seed, step_seeds, uniform
 from sat_tf.train_step import Batch, Terms, weighted
 from sat_tf.util.errors import invalid_value
-from sat_tf.util.fields import Fraction, Probability, checked
 
 
-class HardObjective:
+class HardObjective(SoftObjective):
     """Lower bound on the likelihood of a caption whose locations are drawn.
 
     `L_s = E[log p(y|s, a)] <= log p(y|a)` (or the importance-weighted bound), its gradient in
@@ -53,22 +49,15 @@ class HardObjective:
         Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
     """
 
-    @checked
-    def __init__(
-        self,
-        attention: AttentionConfig,
-        label_smoothing: Fraction = 0.0,
-        distillation_weight: Probability = 0.0,
-    ) -> None:
-        self.attention, self.preset = attention, attention.estimator
+    def __init__(self, attention: AttentionConfig, *args, **kwargs) -> None:
+        super().__init__(attention, *args, **kwargs)
+        self.preset = attention.estimator
         self.samples = self.preset.samples
-        self.label_smoothing, self.distillation_weight = label_smoothing, distillation_weight
 
     @property
     def log_names(self) -> tuple[str, ...]:
         """Keys of `Terms.means`."""
-        maps = ("supervision",) if self.attention.supervision_weight else ()
-        return WORD_MEANS + ATTENTION_MEANS + ("reward", "baseline") + ROLLOUT_LOGS + maps
+        return (*super().log_names, "reward", "baseline", *ROLLOUT_LOGS)
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
         """Describes the objective by its effective constants, for the start of a run."""
@@ -116,8 +105,7 @@ class HardObjective:
             expectation,
             model.baseline,
             global_size,
-            predicted=predictions(batch, self.distillation_weight),
-            maps=batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None,
+            **self.taught(batch),
         )
 
     def draw_expectation(self, seed: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

@@ -6,7 +6,7 @@ its lambda about T times larger.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -271,12 +271,12 @@ class SoftObjective:
         del global_size
         draws, _ = tf.unstack(step_seeds(replica_seed(seed), 2))
         outputs = model(batch, training=True, selection="expectation", seed=draws)
-        return self.terms(
-            outputs,
-            batch["tokens"][:, 1:],
-            predicted=predictions(batch, self.distillation_weight),
-            maps=batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None,
-        )
+        return self.terms(outputs, batch["tokens"][:, 1:], **self.taught(batch))
+
+    def taught(self, batch: Batch) -> dict[str, Any]:
+        """Returns the arguments of `terms` that teachers put into a batch."""
+        maps = batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None
+        return {"predicted": predictions(batch, self.distillation_weight), "maps": maps}
 
     def terms(
         self,

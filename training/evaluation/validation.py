@@ -72,7 +72,7 @@ class Validation:
         captions = self._captioning.captions(search, count=self._fit.validation_images)
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = self._captioning.split.references(of=texts)
-        scores = quick_scores(texts, references, self._frequencies, *self._tokens)
+        scores = quick_scores(texts, references, self._frequencies, self._tokens)
         return scores | {"distinct": 100.0 * len(set(texts.values())) / len(texts)}
 
     def figures(self) -> dict[str, np.ndarray | str]:
@@ -104,13 +104,12 @@ class Validation:
     @functools.cached_property
     def _frequencies(self) -> CiderD:
         captions = [example.captions for example in self._data.train.examples]
-        return caption_frequencies(captions, *self._tokens)
+        return caption_frequencies(captions, self._tokens)
 
     @property
-    def _tokens(self) -> tuple[ScoreTokens, str]:
-        data = self._data.config
-        found = default_tokens(**data.splitting)
-        return "simple" if found == "ptb" else found, data.language
+    def _tokens(self) -> ScoreTokens:
+        found = default_tokens(**self._data.config.splitting)
+        return "simple" if found == "ptb" else found
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:
@@ -129,7 +128,6 @@ def quick_scores(
     references: Mapping[str, Sequence[str]],
     frequencies: CiderD,
     tokens: ScoreTokens = "simple",
-    language: str = "en",
 ) -> dict[str, float]:
     """Computes `bleu_4` and `cider` (0-100 or NaN), for every epoch.
 
@@ -139,7 +137,6 @@ def quick_scores(
         frequencies: See `caption_frequencies`. A report has those of its references: scores of
             other images, or of fewer, are on another scale then.
         tokens: What splits all captions.
-        language: Of the captions.
     """
     ours = [references[image] for image in candidates]
     texts = split_captions(tokens, [*candidates.values()], ours)
@@ -156,7 +153,7 @@ def _vectors(frequencies: CiderD, captions: Sequence[str]) -> list[Any]:
 
 
 def caption_frequencies(
-    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
+    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple"
 ) -> CiderD:
     """Returns the document frequencies of each image's captions, evenly chosen if they are many."""
     every = -(-len(captions) // MOST_DOCUMENTS) or 1
