@@ -198,24 +198,18 @@ def _preset(
     return PatchTransformer(family, arguments, patch, 1 + registers, pixels)
 
 
-def _named(family: Family, name: str, *sizes: tuple[str, int, int]) -> dict[str, PatchTransformer]:
-    return {
-        name.format(size=size, patch=patch, pixels=pixels): _preset(family, size, patch, pixels)
-        for size, patch, pixels in sizes
-    }
-
-
-_VIT = [(size, 16, pixels) for size in ("base", "large") for pixels in (224, 384)]
-
 PRESETS = {
     **{f"dinov2_{size}": _preset("dinov2", size, 14) for size in _SIZES},
+    **{f"dinov2_with_registers_{size}": _preset("dinov2", size, 14, None, 4) for size in _SIZES},
     **{
-        f"dinov2_with_registers_{size}": _preset("dinov2", size, 14, registers=4) for size in _SIZES
+        f"vit_{size}_patch16_{pixels}_imagenet": _preset("vit", size, 16, pixels)
+        for size in ("base", "large")
+        for pixels in (224, 384)
     },
-    **_named("vit", "vit_{size}_patch{patch}_{pixels}_imagenet", *_VIT),
-    **_named("clip", "clip_vit_{size}_patch{patch}", ("base", 16, 224), ("base", 32, 224)),
-    **_named("clip", "clip_vit_{size}_patch{patch}", ("large", 14, 224)),
-    **_named("clip", "clip_vit_{size}_patch{patch}_{pixels}", ("large", 14, 336)),
+    "clip_vit_base_patch16": _preset("clip", "base", 16, 224),
+    "clip_vit_base_patch32": _preset("clip", "base", 32, 224),
+    "clip_vit_large_patch14": _preset("clip", "large", 14, 224),
+    "clip_vit_large_patch14_336": _preset("clip", "large", 14, 336),
 }
 """Patch transformers by the names of KerasHub's presets."""
 

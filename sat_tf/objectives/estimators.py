@@ -7,6 +7,7 @@ T steps; the comments speak of captions.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
@@ -281,16 +282,14 @@ def rollout_logs(
     """Scalars over the captions and locations that were drawn; 0 if none was.
 
     Args:
-        rollout: As in the loss.
-        signal: As in the loss.
-        estimator: As in the loss.
+        rollout: This argument, `signal` and `estimator` are those of the loss.
         log_lik: `[M, B, T]`, unsmoothed log p of the words.
         peakedness: `[M, B, T]`, `sum_i alpha_i^2`.
 
     Returns:
         `elbo` and `importance_weighted_bound` (nats per caption); the variances of returns and
         advantages (nats squared); `explained_variance`, the share of the returns' variance that
-        the baseline removes; `score_gradient_norm`, see there.
+        the baseline removes; `score_gradient_norm`.
     """
     drawn = tf.reduce_max(rollout.mask, axis=[0, 2])
     reward_variance = variance(signal.returns, rollout.mask)
@@ -309,13 +308,9 @@ def rollout_logs(
 def score_gradient_norm(
     rollout: Rollout, signal: Signal, estimator: Estimator, peakedness: tf.Tensor
 ) -> tf.Tensor:
-    """Norm of the score-function term's gradient with respect to the alignment scores.
+    """Norm of the score-function term's gradient in the alignment scores, without a second pass.
 
-    In closed form, which saves a second backward pass: with location s drawn,
-    `d log alpha_s / d e_i = [i = s] - alpha_i`, whose squares sum to
-    `1 - 2 alpha_s + sum_i alpha_i^2`.
-
-    A scalar; arguments as in `rollout_logs`.
+    `d log alpha_s / d e_i = [i = s] - alpha_i`; squares sum to `1 - 2 alpha_s + sum_i alpha_i^2`.
     """
     samples = 1 if estimator.bound == "importance_weighted" else rollout.mask.shape[0]
     captions = tf.cast(tf.shape(rollout.mask)[1], tf.float32)
@@ -361,15 +356,11 @@ class MovingAverageBaseline(keras.layers.Layer):
     def __init__(self, decay: float = 0.9, **kwargs) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.decay = decay
-        self.average = self._scalar("average")
-        self.started = self._scalar("started")
-        self.built = True
-
-    def _scalar(self, name: str):
         # Each replica updates with the mean over all of them, so "mean" keeps them equal.
-        return self.add_weight(
-            name=name, shape=(), initializer="zeros", trainable=False, aggregation="mean"
-        )
+        options = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "mean"}
+        self.average = self.add_weight(name="average", **options)
+        self.started = self.add_weight(name="started", **options)
+        self.built = True
 
     @property
     def value(self) -> tf.Tensor:
@@ -377,7 +368,6 @@ class MovingAverageBaseline(keras.layers.Layer):
         return tf.convert_to_tensor(self.average)
 
     def call(self, mean_return: tf.Tensor) -> tf.Tensor:
-        """Returns the baseline of the present batch."""
         return tf.where(tf.convert_to_tensor(self.started) > 0.0, self.value, mean_return)
 
     def update(self, mean_return: tf.Tensor) -> None:
@@ -387,7 +377,6 @@ class MovingAverageBaseline(keras.layers.Layer):
         self.started.assign(tf.ones([]))
 
     def get_config(self) -> dict:
-        """Constructor arguments."""
         return {**super().get_config(), "decay": self.decay}
 
 
@@ -414,29 +403,25 @@ class LearnedBaseline(keras.layers.Layer):
     def __init__(self, state_dim: int, hidden_dim: int = 100, **kwargs) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.state_dim, self.hidden_dim = state_dim, hidden_dim
-        self.hidden_layer = keras.layers.Dense(hidden_dim, "tanh", dtype="float32", name="hidden")
-        self.output_layer = keras.layers.Dense(
-            1, kernel_initializer="zeros", dtype="float32", name="output"
-        )
+        dense = functools.partial(keras.layers.Dense, dtype="float32")
+        self.hidden_layer = dense(hidden_dim, "tanh", name="hidden")
+        self.output_layer = dense(1, kernel_initializer="zeros", name="output")
         self.hidden_layer.build((None, state_dim))
         self.output_layer.build((None, hidden_dim))
         self.built = True
 
     def call(self, hidden: tf.Tensor, scale: tf.Tensor | float = 1.0) -> tf.Tensor:
-        """Predicts the return from the state."""
         outputs = self.output_layer(self.hidden_layer(tf.stop_gradient(hidden)))
         return scale * outputs[..., 0]
 
     def get_config(self) -> dict:
-        """Constructor arguments."""
         config = {"state_dim": self.state_dim, "hidden_dim": self.hidden_dim}
         return {**super().get_config(), **config}
 
 
 def make_baseline(attention: AttentionConfig, state_dim: int) -> keras.layers.Layer | None:
     """Makes the baseline that has state, if any; `state_dim` is the width of the LSTM."""
-    if attention.kind == "hard" and attention.estimator.baseline == "moving_average":
+    kind = attention.estimator.baseline if attention.kind == "hard" else None
+    if kind == "moving_average":
         return MovingAverageBaseline(attention.baseline_decay)
-    if attention.kind == "hard" and attention.estimator.baseline == "learned":
-        return LearnedBaseline(state_dim, name="baseline")
-    return None
+    return LearnedBaseline(state_dim, name="baseline") if kind == "learned" else None

@@ -101,11 +101,10 @@ class RewardObjective:
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
         """Describes the estimator, for the start of a run."""
-        drawn = "words and locations" if self.selection == "sample" else "words"
         return {
             "captions drawn per image": self.samples,
             "images per batch": batch_size,
-            "drawn": drawn,
+            "drawn": "words and locations" if self.selection == "sample" else "words",
             "baseline": "leave one out",
             "doubly stochastic lambda per caption": self.penalty_weight,
         }
@@ -134,7 +133,7 @@ class RewardObjective:
 
     def sample(self, model, annotations: tf.Tensor, seed: tf.Tensor) -> Hypotheses:
         """Draws M captions per image, side by side: `Hypotheses` of `B M` images, one each."""
-        words, locations = _split(seed)
+        words, locations = tf.unstack(step_seeds(seed, 2))
         rows = self.samples
         step, state, _ = model.search_step(annotations, self.selection, locations)
         return sample(
@@ -159,7 +158,7 @@ class RewardObjective:
     ) -> DecoderOutput:
         """Reads captions from `draw` with gradient, under the same seed."""
         # The same seed, in rows of the same order, attends to the locations of the draw.
-        _, locations = _split(seed)
+        _, locations = tf.unstack(step_seeds(seed, 2))
         return model.decoder(
             annotations,
             tokens[:, :-1],
@@ -214,11 +213,6 @@ class RewardObjective:
         if self.penalty_weight:
             loss += self.penalty_weight * means["penalty"][0]
         return Terms(loss, means)
-
-
-def _split(seed: tf.Tensor) -> list[tf.Tensor]:
-    """Splits a seed into one for the words and one for the locations."""
-    return tf.unstack(step_seeds(seed, 2))
 
 
 @checked
