@@ -124,8 +124,6 @@ def _fan_in_uniform(shape, dtype=None):
 class AttentionWeights(NamedTuple):
     """Weights of one step of attention over the locations."""
 
-    alpha: tf.Tensor
-    """float32 `[B, L]`, eq. 5."""
     weights: tf.Tensor
     """float32 `[B, L]` of the context: alpha, or one-hot for a chosen location."""
     log_prob: tf.Tensor
@@ -162,7 +160,7 @@ def attention_weights(
             weights = tf.one_hot(tf.argmax(alignment_scores, axis=-1), locations)
         elif selection == "uniform":
             weights = tf.ones_like(alpha) / tf.cast(locations, alpha.dtype)
-        return AttentionWeights(alpha, weights, tf.zeros_like(alpha[:, 0]))
+        return AttentionWeights(weights, tf.zeros_like(alpha[:, 0]))
     if selection != "sample":
         expected = f"one of {', '.join(get_args(Selection))}"
         raise invalid_value("selection", expected, repr(selection))
@@ -174,9 +172,8 @@ def attention_weights(
     log_alpha = tf.nn.log_softmax(alignment_scores)
     log_prob = tf.reduce_sum(tf.where(drawn > 0.0, log_alpha, 0.0), axis=-1)
     if use_expectation is None:
-        return AttentionWeights(alpha, drawn, log_prob)
+        return AttentionWeights(drawn, log_prob)
     return AttentionWeights(
-        alpha,
         tf.where(use_expectation[:, tf.newaxis], alpha, drawn),
         tf.where(use_expectation, tf.zeros_like(log_prob), log_prob),
     )

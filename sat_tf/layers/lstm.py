@@ -226,9 +226,8 @@ def unroll(
 ) -> tuple[Nest, Nest]:
     """Runs a step function over time (a `tf.while_loop` with stacked outputs); differentiable.
 
-    `keras.layers.RNN` takes no constants in Keras 3 and returns one tensor per step; attention
-    needs the annotations at every step and gives alpha, beta and log-probabilities beside the
-    state.
+    `keras.layers.RNN` takes no constants, such as annotations, in Keras 3 and returns one tensor
+    per step.
 
     Args:
         step: `(inputs_t, state) -> (outputs_t, state)`; shapes of the state do not change.
