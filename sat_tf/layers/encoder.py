@@ -27,16 +27,8 @@ from sat_tf.ops import at_least_one_row
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import PositiveInt, checked
 
-# Any other network is tapped at its last 4-D layer.
-DEFAULT_TAPS = {
-    "vgg19": "block5_conv4",  # the paper's: 14 x 14 x 512 from 224 x 224 pixels
-    "vgg16": "block5_conv3",
-    "resnet50": "conv5_block3_out",
-    "mobilenet_v2": "out_relu",
-    **{f"efficientnet_v2{size}": "top_activation" for size in ("b0", "b1", "b2", "b3")},
-    **{f"efficientnet_v2{size}": "top_activation" for size in ("s", "m", "l")},
-}
-
+DEFAULT_TAPS = {"vgg19": "block5_conv4", "vgg16": "block5_conv3"}
+"""The paper's (14 x 14 x 512 from 224 x 224 pixels); others are tapped at their last 4-D layer."""
 STANDARDIZE = "standardize"
 """Name of the normalisation after backbones side by side."""
 _DOWNLOAD_TIMEOUT = 30.0  # seconds
@@ -119,19 +111,18 @@ def build_network(
     """
     if JOIN in name:
         return _side_by_side(name, image_size, tap, weights, policy)
-    hub = name.startswith(HUB)
-    pretrained = weights == "imagenet" and not hub and name != SCENES_CNN
-    if hub:
-        from sat_tf.layers import encoder_names
     with default_policy(policy):  # the factories of keras.applications take no dtype
-        if hub:
-            network = encoder_names.patch_transformer(name, image_size, tap)
-        else:
-            network = whole(name, image_size, pretrained)
+        if name.startswith(HUB):
+            from sat_tf.layers.encoder_names import patch_transformer, tap_patches
+
+            network = patch_transformer(name, image_size, tap)
+            if weights is not None:
+                load_weights(network, weights, name)
+            return tap_patches(network, name, tap)
+        pretrained = weights == "imagenet" and name != SCENES_CNN
+        network = whole(name, image_size, pretrained)
         if weights is not None and not pretrained:
             load_weights(network, weights, name)
-        if hub:
-            return encoder_names.tap_patches(network, name, tap)
         layer = _tapped_layer(network, name, tap)
         return keras.Model(network.inputs, layer.output, name=name), layer.name
 
@@ -277,11 +268,10 @@ def _invalid(argument: str, key: str, expected: str, got: object) -> ValueError:
 
 
 def _tapped_layer(network: keras.Model, name: str, tap: str | None) -> keras.Layer:
-    candidates = {}
+    candidates, inputs = {}, keras.layers.InputLayer
     for layer in network.layers:
         shape = getattr(layer.output, "shape", ())
-        is_input = isinstance(layer, keras.layers.InputLayer)
-        if len(shape) == 4 and None not in shape[1:] and not is_input:
+        if len(shape) == 4 and None not in shape[1:] and not isinstance(layer, inputs):
             candidates[layer.name] = layer
     tap = tap or DEFAULT_TAPS.get(name) or next(reversed(candidates))
     if tap not in candidates:
