@@ -215,7 +215,7 @@ DROPPING = {
     "initial state": (sat_tf.InitialState(N, 2, 0.5), [random(B, D)]),
     "deep output": (
         sat_tf.DeepOutput(K, M, dropout=0.5),
-        [HIDDEN, random(B, D), random(B, M)],
+        [random(50, N), random(50, D), random(50, M)],
     ),
     "decoder": (make_decoder(output_dropout=0.5), [ANNOTATIONS, WORDS]),
     "decoder's annotations": (make_decoder(annotation_dropout=0.5), [ANNOTATIONS, WORDS]),
