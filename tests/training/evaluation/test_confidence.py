@@ -13,7 +13,6 @@ from training.evaluation.confidence import (
     calibration_error,
     confidence_auroc,
     cross_validated,
-    enough,
     fit_confidence,
     judge,
     judge_captions,
@@ -128,11 +127,6 @@ def test_chances_of_captions_that_fitted_nothing_are_calibrated():
     assert scores["confidence_error"].difference < 5
     noise, _ = judge(cross_validated(evidence, RNG.random(2000) < 0.3), right)
     assert noise["confidence_auroc"].difference == pytest.approx(50, abs=35)
-
-
-def test_few_captions_fit_nothing():
-    assert enough(np.arange(30) < 5)
-    assert not enough(np.arange(29) < 5) and not enough(np.arange(99) < 4)
 
 
 def caption(log_prob: float) -> Caption:

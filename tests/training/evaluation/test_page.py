@@ -11,17 +11,8 @@ from PIL import Image
 
 import sat_tf
 from tests.page_data import decode_map, embedded
-from training.data.examples import Split
-from training.data.readers import scenes
 from training.evaluation.confidence import WordConfidence, reliability
-from training.evaluation.evaluation import (
-    Evaluation,
-    learning_curve,
-    page_images,
-    reliability_chart,
-)
-from training.evaluation.grounding import BoxGrounding
-from training.evaluation.reading import Reading
+from training.evaluation.evaluation import learning_curve, reliability_chart
 
 
 @pytest.fixture(params=["soft_run", "none_run"])
@@ -61,16 +52,6 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
             if attends:
                 shown = decode_map(word, best["peak"], (height, width))
                 assert shown.sum() == pytest.approx(1, abs=0.2)
-
-
-def test_an_undefined_cider_is_called_so(soft_run):
-    captioner, (example,) = sat_tf.load(soft_run), scenes.load("dev", seed=0, count=1).examples
-    captions = {example.image_id: captioner.caption(example.image)}
-    cider = {example.image_id: float("nan")}
-    found = Evaluation({}, captions, cider, BoxGrounding({}))
-    reading = Reading(captioner, Split("dev", (example,)), None)
-    (image,) = page_images(reading, found, 1)
-    assert image["scores"]["CIDEr"] == "undefined"
 
 
 def test_the_chart_of_confidence_has_a_bar_for_each_bin_with_words():

@@ -62,15 +62,14 @@ def test_cider_is_pycocoevalcaps_score_where_that_sees_the_same_references():
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_caption_that_breaks_off_is_worth_less_and_what_follows_its_end_nothing():
-    reward = CiderReward([[caption([5, 6, 7, 8])], [caption([9, 10])], [caption([11])]])
-    rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, 8, END]]
-    rows = np.array([[*row, PAD, PAD] for row in rows])
-    rows[1, 4:], rows[2, 5:] = 9, 10  # continues; continues after its end
-    whole, broken, same = reward(np.zeros(3, int), rows)
-    # The end is in every caption: alone it tells nothing of an image.
-    assert whole == pytest.approx(10.0)
-    assert same == whole > broken
+@pytest.mark.parametrize("kind", [CiderReward, BleuReward])
+def test_whole_captions_are_worth_most_and_what_follows_their_end_nothing(kind):
+    reward = kind([[caption([5, 6, 7, 8])], [caption([9, 10])], [caption([11])]])
+    rows = [[5, 6, 7, 8, END, PAD], [5, 6, 7, 8, END, 9], [5, 6, 7, 8, 9, 9]]
+    rows += [[5, 6, 7, END, PAD, PAD], [END, PAD, PAD, PAD, PAD, PAD]]
+    whole, same, on, short, empty = reward(np.zeros(5, int), np.array(rows))
+    assert whole == same == pytest.approx(10.0)
+    assert whole > on > 0 and whole > short > empty >= 0
 
 
 def test_bleus_counts_and_lengths_are_pycocoevalcaps():
@@ -86,24 +85,6 @@ def test_bleus_counts_and_lengths_are_pycocoevalcaps():
     found = BleuReward(references)(np.arange(IMAGES), pad_tokens(candidates)[:, 1:])
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_a_word_counts_as_often_as_the_reference_that_has_it_most_often():
-    reward = BleuReward([[caption([5, 6, 5, 7]), caption([8, 5, 8])]])
-    twice, thrice = reward(np.zeros(2, int), np.array([[5, 5, 9, END], [5, 5, 5, END]]))
-    # Of either, two words and the end are known, three of four, and no pair of words.
-    assert twice == thrice == pytest.approx(10.0 * (3 / 4) / 4)
-
-
-def test_short_captions_and_those_that_break_off_are_worth_less():
-    reward = BleuReward([[caption([5, 6, 7, 8])]])
-    rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, END, PAD], [END, PAD, PAD, PAD, PAD]]
-    rows = np.array([[*row, PAD] for row in rows])
-    rows[0, 5] = 9  # after the end
-    rows[1, 4:] = 9  # continues
-    whole, on, short, empty = reward(np.zeros(4, int), rows)
-    assert whole == pytest.approx(10.0)
-    assert whole > on > 0 and whole > short > empty > 0
 
 
 class FakeMeteor:

@@ -53,7 +53,7 @@ def test_a_file_gives_back_what_was_saved_for_these_captions_alone(tmp_path):
         WordPredictions.load(tmp_path / "p.npz", table, renamed)
 
 
-@pytest.mark.parametrize("name", ["not finite", "do not fit", "cut", "other"])
+@pytest.mark.parametrize("name", ["not finite", "do not fit", "other"])
 def test_a_damaged_file_is_an_error_that_names_the_command(tmp_path, name):
     path, (table, vocabulary) = tmp_path / "p.npz", table_of(drawn(3))
     found = predictions_of(table, vocabulary)
@@ -62,9 +62,7 @@ def test_a_damaged_file_is_an_error_that_names_the_command(tmp_path, name):
     elif name == "do not fit":
         found = WordPredictions(found.words[:-1], found.shares, found.offsets, found.captions)
     found.save(path)
-    if name == "cut":
-        path.write_bytes(path.read_bytes()[:-50])
-    elif name == "other":
+    if name == "other":
         np.savez(path, kernel=np.zeros(3))
     with pytest.raises(DataError, match=r"p\.npz does not hold predictions.*training\.distill"):
         WordPredictions.load(path, table, vocabulary)
