@@ -60,11 +60,7 @@ def run(arguments: Arguments) -> None:
 
 
 def resolve_shares(runs: Sequence[Path], shares: Sequence[float]) -> Sequence[float]:
-    """Returns the share of each run, equal ones by default.
-
-    Raises:
-        ValueError: There are fewer than two runs, or one twice, or the shares do not fit them.
-    """
+    """Returns the share of each run, equal ones by default."""
     if not 2 <= len(runs) == len({path.resolve() for path in runs}):
         raise invalid_value("runs", "two or more, all different", " ".join(map(str, runs)))
     shares = shares or (1.0 / len(runs),) * len(runs)

@@ -20,7 +20,7 @@ import tyro
 
 from sat_tf.inference.published import locate, output_dir
 from sat_tf.inference.run_folder import SYSTEM_KEY, RunFolder
-from sat_tf.scores.tokens import ScoreTokens, check_tokens, default_tokens
+from sat_tf.scores.tokens import ScoreTokens, default_tokens
 from sat_tf.text.detokenize import primary
 from sat_tf.util.commands import command_line, exit_status, parse_flags, text_table
 from sat_tf.util.errors import invalid_value
@@ -57,12 +57,9 @@ class Arguments:
     """Your copy of the data set; the one that the runs were trained on by default."""
     split: str = "dev"
     """Split: train, dev or test."""
-    score_tokens: ScoreTokens | None = None
-    """Tokeniser of all scores, see docs/metrics.md; by default as in the reports, if they agree."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_tokens(self.score_tokens)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -88,11 +85,7 @@ def _by_system(values: Sequence, seeds: int) -> list[Sequence]:
 
 
 def evaluation_folder(path: Path, split: str) -> Path:
-    """Returns `RUN/evaluation/SPLIT`, or the folder itself if it holds a report.
-
-    Raises:
-        ValueError: There is no evaluation on that split.
-    """
+    """Returns `RUN/evaluation/SPLIT`, or the folder itself if it holds a report."""
     if (path / REPORT_FILE).is_file():
         return path
     run, folder = RunFolder(locate(path)), RunFolder(output_dir(path)).evaluation(split)
@@ -115,11 +108,7 @@ class Evaluated:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:
-        """Reads an evaluation.
-
-        Raises:
-            ValueError: A file is missing, or the report is of something else or on another split.
-        """
+        """Reads an evaluation; a ValueError for one of something else or on another split."""
         file, path = folder / REPORT_FILE, folder / CAPTIONS_FILE
         try:
             report = json.loads(file.read_text("utf-8"))
@@ -141,20 +130,12 @@ class Evaluated:
 
 
 def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
-    """Compares evaluations of captioners, those of a system one after the other.
-
-    Returns:
-        Lines of text.
-
-    Raises:
-        ValueError: One was evaluated on other images or captions, in another language, or by
-            another tokeniser if none is given.
-    """
+    """Compares evaluations of captioners, those of a system one after the other; returns lines."""
     data_dir, seeds = arguments.data_dir, arguments.seeds
     if data_dir is None:
         # An evaluation of a run is its folder `evaluation/SPLIT`.
         data_dir = common_data_dir(RunFolder(one.folder.absolute().parent.parent) for one in found)
-    split, tokens = common_split(found, data_dir), common_tokens(found, arguments.score_tokens)
+    split, tokens = common_split(found, data_dir), common_tokens(found)
     shared = set.intersection(*(set(one.captions) for one in found))
     if not shared:
         raise ValueError("The evaluations have no image in common.")
@@ -200,11 +181,7 @@ def _tables(
 
 
 def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
-    """Loads the split that all were evaluated on.
-
-    Raises:
-        ValueError: One was evaluated on other images or captions.
-    """
+    """Loads the split that all were evaluated on, a ValueError if there is none."""
     split = load_split(found[0].data, found[0].report["split"], data_dir)
     for one in found:
         if one.report["split_fingerprint"] != split.fingerprint():
@@ -215,24 +192,15 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
     return split
 
 
-def common_tokens(
-    found: Sequence[Evaluated], score_tokens: ScoreTokens | None
-) -> ScoreTokens | None:
-    """Returns the tokeniser that all are scored by; None for that of their language.
-
-    Raises:
-        ValueError: Their languages differ, or their tokenisers if none is given.
-    """
-    ways = {
-        (primary(one.data.language), score_tokens or one.report["tokeniser"]): one.folder
-        for one in found
-    }
+def common_tokens(found: Sequence[Evaluated]) -> ScoreTokens | None:
+    """Returns the tokeniser that all are scored by; None for that of their language."""
+    ways = {(primary(one.data.language), one.report["tokeniser"]): one.folder for one in found}
     if len(ways) > 1:
         (first, folder), (other, its_folder), *_ = ways.items()
         raise ValueError(
-            f"{its_folder} was scored as {':'.join(other)}, {folder} as {':'.join(first)}: give "
-            "`--score-tokens` to score all alike, or the language to `python -m training.evaluate "
-            "--captions`."
+            f"{its_folder} was scored as {':'.join(other)}, {folder} as {':'.join(first)}: "
+            "evaluate both with one `--score-tokens`, captions from elsewhere also with their "
+            "`--data.language`."
         )
     ((_, name),) = ways
     return None if {default_tokens(**one.data.splitting) for one in found} == {name} else name

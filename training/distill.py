@@ -82,11 +82,7 @@ def run(arguments: Arguments) -> None:
 
 
 def check(arguments: Arguments) -> dict[Path, RunConfig]:
-    """Returns the configuration of each run, by its folder, before TensorFlow is loaded.
-
-    Raises:
-        ValueError: The message names the argument.
-    """
+    """Returns the configuration of each run, by its folder, before TensorFlow is loaded."""
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     folders = [published.locate(path) for path in arguments.runs]
@@ -105,12 +101,7 @@ def predict(
 ) -> WordPredictions:
     """Returns the mean of the predictions of runs for every word of the training captions.
 
-    Keeps the likeliest `words`. The data are those of the first run. A captioner that was trained
-    on mirrored images predicts in both views: they show the same.
-
-    Raises:
-        RunError: The vocabulary of a run is not that of the captions.
-        DataError: No image can be read.
+    A captioner that was trained on mirrored images predicts in both views: they show the same.
     """
     import tensorflow as tf
 

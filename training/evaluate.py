@@ -86,12 +86,7 @@ class Arguments:
     lines; see docs/maps.md."""
 
     def check(self) -> None:
-        """Checks what can be checked before TensorFlow is loaded.
-
-        Raises:
-            ValueError: The message names the flag.
-            OSError: There is no such file.
-        """
+        """Checks what can be checked before TensorFlow is loaded; errors name the flag."""
         check_fields(self)
         check_fields(self.search)
         check_tokens(self.score_tokens)
@@ -187,13 +182,7 @@ def run(arguments: Arguments) -> None:
 
 
 def check_deletion(kind: str, language: str, run_dir: Path) -> None:
-    """Checks that there are maps to test by deletion, and content words to test them by.
-
-    Raises:
-        TablesError: METEOR's tables are not there.
-        ValueError: There is no attention, the captions are not English, or the run does not know
-            the mean annotation of its training images.
-    """
+    """Checks that there are maps to test by deletion, content words, and a mean annotation."""
     if kind == "none":
         raise invalid_value("--deletion", "none without attention", True)
     if language not in ("", "en"):
@@ -206,11 +195,7 @@ def check_deletion(kind: str, language: str, run_dir: Path) -> None:
 
 
 def evaluate_captions(arguments: Arguments) -> None:
-    """Scores a file of captions, without TensorFlow.
-
-    Raises:
-        DataError: The file is invalid, or lacks images of the split.
-    """
+    """Scores a file of captions, without TensorFlow."""
     path, data = arguments.captions, arguments.data
     content = path.read_bytes()
     given = parse_captions(content, path)

@@ -85,11 +85,7 @@ def run(arguments: Arguments) -> None:
 
 
 def check_files(encoder: EncoderConfig, out: Path) -> None:
-    """Checks names before TensorFlow is loaded.
-
-    Raises:
-        ValueError: The message names the flag.
-    """
+    """Checks names before TensorFlow is loaded; errors name the flag."""
     check_encoder(encoder)
     parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
     if len(parts) == 1 and not encoder.name.startswith((HUB, "vgg")):
@@ -108,13 +104,7 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
 
 
 def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.ndarray]:
-    """Measures mean and standard deviation of every channel, `[D]` each, over all locations.
-
-    Unreadable images are skipped.
-
-    Raises:
-        DataError: No image can be read.
-    """
+    """Measures mean and deviation of every channel, `[D]` each, over all locations of images."""
     from sat_tf.util.commands import progress_bar
     from training.data.examples import DataError
     from training.data.feature_store import compile_encoder

@@ -44,6 +44,7 @@ REMOVED: dict[str, str] = {
     "sat-tf export": "use `sat-tf export-saved-model`, `export-litert` or `export-web`",
     "--boxes *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
+    "training.compare --score-tokens": "evaluate all runs with it",
     "sat-tf extract": "train: `training.train` fills the feature store itself",
     "serving.bulk --export": "name a run or a published captioner with `--run-dir`",
     "serving.bulk --format": "captions are written as Parquet",

@@ -51,12 +51,11 @@ from training.evaluation.report import (
 from training.evaluation.scores import score_captions
 from training.run.checkpoints import unfinished_note
 from training.run.config import RunConfig
-from training.run.logs import read_scalar
 
 PAGE_FILE = "index.html"
 MAIN = {"cider": "CIDEr", "bleu_4": "BLEU-4", "pointing_game": "Pointing game", "meteor": "METEOR"}
 """Scores under the first picture, those of the first three that there are."""
-_LEAST_WORDS, _LEAST_BINS = 200, 3  # of the diagram of confidence, and epochs of the curve
+_LEAST_WORDS, _LEAST_BINS = 200, 3  # of the diagram of confidence
 _DIAGRAM = (
     "Share of predicted next {0} that are right, by the probability given to them (teacher-forced "
     "over the references). On the diagonal, a probability can be taken at its word; below it, the "
@@ -278,7 +277,6 @@ def write_report_page(
     if "confidence" in report:
         lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
         charts.append({"x": "answered, %", "y": "wrong, %", "lines": lines, "text": _RISK})
-    charts += learning_curve(RunFolder(captioner.path).logs)
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
     images = page_images(reading, found, count)
     common = common_facts(captioner, report["recipe"])
@@ -330,15 +328,3 @@ def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> li
         bars.append([centre - half, centre + half, float(accuracy[index]), text])
     axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
     return [axes | {"bars": bars, "text": _DIAGRAM.format(unit)}]
-
-
-def learning_curve(log_dir: Path) -> list[dict[str, Any]]:
-    """Returns the chart of a run's loss over its epochs; none of fewer than three."""
-    parts = {"train": "training", "validation": "dev split"}
-    lines = [
-        {"name": name, "points": [[epoch + 1, value] for epoch, value in points]}
-        for part, name in parts.items()
-        if len(points := read_scalar(log_dir / part, "objective/nll")) >= _LEAST_BINS
-    ]
-    text = "Negative log-likelihood of the references, nats per word, by epoch."
-    return [{"x": "epoch", "y": "nats", "lines": lines, "text": text}] if lines else []

@@ -120,15 +120,7 @@ class Reading(Captioning):
 
     def probabilities(self, batch: dict[str, np.ndarray | tf.Tensor]) -> tf.Tensor:
         """Returns the probability of every word of the vocabulary at each place, `[B, T, K]`."""
-        # One graph for all lengths: several models, each retracing, make TensorFlow warn.
-        specs = {
-            key: tf.TensorSpec(
-                [None, *([None] if key == "tokens" else value.shape[1:])], value.dtype
-            )
-            for key, value in batch.items()
-        }
-        function = self._compiled_probabilities.get_concrete_function(specs)
-        return function({key: tf.convert_to_tensor(value) for key, value in batch.items()})
+        return self._compiled_probabilities({k: tf.convert_to_tensor(v) for k, v in batch.items()})
 
     def words(
         self, annotations: np.ndarray, tokens: Sequence[np.ndarray], uniform: bool = False

@@ -113,22 +113,6 @@ class TensorBoardFigures(_TensorBoard):
         writer.flush()
 
 
-def read_scalar(folder: Path, tag: str) -> list[tuple[int, float]]:
-    """Reads a scalar of a folder of TensorBoard's files: (step, value), by step.
-
-    A damaged file is read as far as it is whole.
-    """
-    points = {}
-    for path in sorted(folder.glob("*tfevents*")):
-        with contextlib.suppress(tf.errors.DataLossError):
-            for record in tf.data.TFRecordDataset(str(path)):
-                event = tf.compat.v1.Event.FromString(record.numpy())
-                for value in event.summary.value:
-                    if value.tag == tag:
-                        points[event.step] = float(tf.make_ndarray(value.tensor))
-    return sorted((step, value) for step, value in points.items() if math.isfinite(value))
-
-
 @on_chief
 def remove_from(log_dir: Path, epoch: int) -> None:
     """Removes the records of `epoch` (from 0) and later ones, which are about to be logged again.

@@ -6,13 +6,12 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 
 import sat_tf
 from tests.page_data import decode_map, embedded
 from training.evaluation.confidence import WordConfidence, reliability
-from training.evaluation.evaluation import learning_curve, reliability_chart
+from training.evaluation.evaluation import reliability_chart
 
 
 @pytest.fixture(params=["soft_run", "none_run"])
@@ -64,15 +63,3 @@ def test_the_chart_of_confidence_has_a_bar_for_each_bin_with_words():
         [100.0, "50 characters, confidence 95 %, right 100 %"],
     ]
     assert reliability_chart(bins | {"words": bins["words"] // 2}) == []  # too few
-
-
-def test_the_curve_has_a_line_for_each_split_with_three_epochs(tmp_path):
-    for part, epochs in (("train", 4), ("validation", 3), ("other", 5)):
-        with tf.summary.create_file_writer(str(tmp_path / part)).as_default():
-            for epoch in range(epochs):
-                tf.summary.scalar("objective/nll", 3.0 - epoch, epoch)
-    (curve,) = learning_curve(tmp_path)
-    points = {line["name"]: line["points"] for line in curve["lines"]}
-    assert [*points] == ["training", "dev split"]
-    assert points["dev split"] == [[1, 3.0], [2, 2.0], [3, 1.0]]
-    assert learning_curve(tmp_path / "other") == []
