@@ -132,13 +132,12 @@ def standardize(
 ) -> None:
     """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
 
-    Of a transformer, only the scale and the offset of the final layer normalisation change; of
-    backbones side by side, the statistics of the normalisation after them; of VGG, the kernel and
-    the bias of the layer tapped, whose rectified annotations get deviation 1 alone.
+    Changes scale and offset of a transformer's final layer normalisation; statistics of the
+    normalisation after backbones side by side; kernel and bias of VGG's layer, whose rectified
+    annotations get deviation 1 alone.
 
     Args:
-        config: A transformer, VGG or backbones side by side, with their weights and layers; what
-            comes after the layers of all but VGG is left out.
+        config: A transformer, VGG or backbones side by side, with their weights and layers.
         target: A path that ends in `.weights.h5`.
         mean: `[D]`, of the annotations.
         deviation: `[D]`, above 0.

@@ -81,11 +81,7 @@ def interval_over_images(statistic: Statistic, count: int, measured: int | None 
 def _bca_shares(
     shares: np.ndarray, values: np.ndarray, estimate: float, without: np.ndarray
 ) -> list[float]:
-    """Corrects the shares of two percentiles for bias and skewness.
-
-    Phi(z0 + (z0 + z) / (1 - a (z0 + z))), with z0 from the share of resamples below the estimate
-    and the acceleration a from the jackknife.
-    """
+    """Moves shares to Phi(z0 + (z0 + z) / (1 - a (z0 + z))), with a from the jackknife."""
     normal = NormalDist()
     below = (np.mean(values < estimate) + np.mean(values <= estimate)) / 2.0
     edge = 0.5 / len(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import math
@@ -49,8 +50,8 @@ HEADLINE = {
 }
 """Scores on the console, each with what it is; the report has all."""
 
-_PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
-_PACKAGES += ("tensorflow-datasets",)
+_PACKAGES = ("sat_tf", "tensorflow-cpu", "tensorflow", "keras", "tensorflow-probability")
+_PACKAGES += ("numpy", "pillow")
 _EXAMPLES = 3
 _FORM = '[{"image_id": NAME, "caption": TEXT}, ...]'
 
@@ -95,12 +96,8 @@ def package_versions() -> dict[str, str]:
     """Returns the versions of Python and of the packages that a result may depend on."""
     versions = {"python": platform.python_version(), "platform": platform.platform()}
     for package in _PACKAGES:
-        for name in (package, f"{package}-cpu"):  # TensorFlow's wheels have several names
-            try:
-                versions[package] = importlib.metadata.version(name)
-                break
-            except importlib.metadata.PackageNotFoundError:
-                continue
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package.removesuffix("-cpu")] = importlib.metadata.version(package)
     return versions
 
 
@@ -145,9 +142,8 @@ def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[
 
 
 def interval_text(name: str, interval: Any) -> str:
-    """Formats the ends of an interval, the last two of its numbers; empty if undefined."""
-    ends = interval.values() if isinstance(interval, Mapping) else interval
-    low, high = list(ends)[-2:]
+    """Formats the ends of an interval, a tuple or the mapping in a report; empty if undefined."""
+    low, high = [*(interval.values() if isinstance(interval, Mapping) else interval)][-2:]
     undefined = low is None or not math.isfinite(low)
     return "" if undefined else f"[{number(name, low)}, {number(name, high)}]"
 

@@ -91,8 +91,7 @@ def score_captions(
     Args:
         candidates: Image id -> caption, of at least one image. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
-        tokens: What splits all captions; by default that of `default_tokens`, whose arguments the
-            others are.
+        tokens: Tokeniser of all captions; that of `default_tokens(language, unit)` by default.
 
     Raises:
         ValueError: A package that splits is not installed.

@@ -134,9 +134,8 @@ def quick_scores(
     Args:
         candidates: Image id -> caption.
         references: Image id -> raw reference captions.
-        frequencies: See `caption_frequencies`. A report has those of its references: scores of
-            other images, or of fewer, are on another scale then.
-        tokens: What splits all captions.
+        frequencies: See `caption_frequencies`; a report has those of its references.
+        tokens: Tokeniser of all captions.
     """
     ours = [references[image] for image in candidates]
     texts = split_captions(tokens, [*candidates.values()], ours)
