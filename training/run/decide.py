@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
-import functools
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,11 +30,6 @@ from training.run.recipes import RECIPES
 
 T = TypeVar("T")
 
-_GROUPS = {
-    "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
-    "Your own photographs, in --data-dir; folder_from_flickr8k fine-tunes": ("folder",),
-    "A data set, in --data-dir": ("flickr8k", "flickr30k", "coco"),
-}
 _USED_MOST = (
     "--seed --init-from --data.language --data.tokens --data.columns --attention.kind "
     "--encoder.name --encoder.weights --optimizer.learning-rate --fit.epochs --fit.batch-size "
@@ -85,7 +79,10 @@ def parse_settings(kind: type[T], argv: Sequence[str], command: str, purpose: st
         close = difflib.get_close_matches(name, RECIPES, n=1)
         expected = f"a recipe such as {close[0]}" if close else f"one of {', '.join(RECIPES)}"
         raise invalid_value("--recipe", expected, repr(name))
-    description = f"{purpose} Recipes (--recipe):\n{_recipe_list()}"
+    recipes = textwrap.fill(", ".join(RECIPES), 78, initial_indent="  ", subsequent_indent="  ")
+    description = f"{purpose} Recipes (--recipe):\n{recipes}\n\n"
+    description += "Without data, start with scenes_soft, the default; folder_from_flickr8k\n"
+    description += "fine-tunes on your own photographs, in --data-dir."
     if "--help-all" in argv:
         argv = ["--help"]
     elif {"-h", "--help"} & {*argv}:
@@ -101,15 +98,6 @@ def parse_settings(kind: type[T], argv: Sequence[str], command: str, purpose: st
     if hasattr(found, "run_dir"):
         run_dir = found.run_dir or Path("runs") / found.config.recipe
     return dataclasses.replace(found, config=_shaped_like_origin(found.config, argv, run_dir))
-
-
-def _recipe_list() -> str:
-    wrap = functools.partial(textwrap.fill, width=78, initial_indent="    ")
-    lines = []
-    for title, firsts in _GROUPS.items():
-        names = [name for name in RECIPES if name.partition("_")[0] in firsts]
-        lines += [f"  {title}:", wrap(", ".join(names), subsequent_indent="    ")]
-    return "\n".join(lines)
 
 
 # The captioner that `--init-from` names.

@@ -39,7 +39,7 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
         yield
         return
     run_dir.mkdir(parents=True, exist_ok=True)
-    # filelock's fallback, whose lock is the file itself, would outlive a killed process.
+    # filelock's fallback, a lock that is the file itself, would outlive a killed process.
     lock = filelock.FileLock(RunFolder(run_dir).lock, timeout=0, fallback_to_soft=False)
     try:
         lock.acquire()
