@@ -16,7 +16,7 @@ from sat_tf.util.removed import removed_command
 
 def help_text() -> str:
     """Returns the list of commands."""
-    lines = [f"  {name:<13}{summary}" for name, (_, summary) in COMMANDS.items()]
+    lines = [f"  {name:<20}{summary}" for name, (_, summary) in COMMANDS.items()]
     options = "sat-tf COMMAND --help   lists the options of a command"
     return "\n".join(["usage: sat-tf COMMAND [OPTIONS] | --version", "", *lines, "", options])
 
