@@ -43,9 +43,8 @@ def answer_names(target: Target) -> tuple[str, ...]:
 class PortionsConfig:
     """Attention over the portions of a strip, which hold one digit each."""
 
-    attention: Literal["soft", "hard", "mean", "max", "sum", "gap"] = "soft"
-    """soft or hard attention; mean, max or sum of the annotations; gap: global average pooling of
-    the feature map of the whole strip."""
+    attention: Literal["soft", "hard"] = "soft"
+    """soft or hard attention."""
     queries: Literal["one", "all"] = "one"
     """one: is a 9 there, and where? all: the same for each of the ten labels at once."""
     filters: Size = 16
@@ -68,27 +67,21 @@ class PortionsConfig:
     def __post_init__(self) -> None:
         check_fields(self, "model")
 
-    @property
-    def attends(self) -> bool:
-        """True if there are weights over the portions."""
-        return self.attention in ("soft", "hard")
-
 
 @dataclass(frozen=True)
 class STNConfig:
-    """A convolutional network behind a Spatial Transformer, behind a mask, or alone."""
+    """A convolutional network behind a Spatial Transformer, or alone."""
 
-    attention: Literal["transformer", "mask", "none"] = "transformer"
-    """transformer rectifies the image first; mask dims what is beside the point; none: neither."""
+    attention: Literal["transformer", "none"] = "transformer"
+    """transformer rectifies the image first."""
     output_size: Annotated[int, Range(2)] = 28
     """Side of the rectified image, pixels."""
     localisation_filters: Size = 20
     """Width of the two convolutions of the localisation net."""
     localisation_dim: NonNegativeInt = 50
-    """Width of the localisation net's hidden layer, 0 for none; a mask has none."""
+    """Width of the localisation net's hidden layer, 0 for none."""
     localisation_points: NonNegativeInt = 0
-    """Heat maps whose centres of mass the localisation net reads beside its hidden layer, or
-    instead of it; a mask has none."""
+    """Heat maps, whose centres of mass the localisation net reads too, or alone."""
     filters: Size = 32
     """Width of the classifier's first convolution; the second has twice as many."""
     hidden_dim: Size = 128
@@ -115,9 +108,8 @@ class GlimpseConfig:
     """Values along a side of each patch."""
     scales: Size = 1
     """Patches per glimpse, each twice as wide as the one before."""
-    locations: Literal["learned", "random", "oracle"] = "learned"
-    """Locations of glimpses: from the policy (learned); or, for comparison, anywhere (random) or
-    where the digits are (oracle)."""
+    locations: Literal["learned", "random"] = "learned"
+    """Locations of glimpses: from the policy (learned) or, for comparison, anywhere (random)."""
     first_location: Literal["learned", "centre", "random"] = "centre"
     """Location of the first glimpse; learned takes it from the policy like all the others."""
     std: Positive = 0.1
@@ -377,191 +369,111 @@ def changed_flags(config: DigitRunConfig, base: DigitRunConfig) -> list[str]:
 
 # --- recipes ---
 
-# Two CPU cores suffice to train each of them, except those ending in `_paper`, which have the
-# canvas, the widths and the length of training of the paper, with Adam instead of SGD.
+# Two CPU cores suffice to train each of them.
 
-_ADAM = BaseOptimizerConfig(learning_rate=1e-3, schedule="cosine", warmup_epochs=0.2)
 
-_ROTATED = CanvasData(size=28, rotation=90.0)
-_RTS = CanvasData(size=42, rotation=45.0, scale_from=0.7, scale_to=1.2)
+def _recipe(
+    system: str,
+    recipe: str,
+    data: DigitData,
+    model: Any,
+    fit: dict[str, Any],
+    learning_rate: float = 1e-3,
+    **more: Any,
+) -> DigitRunConfig:
+    kind = SYSTEMS[system]
+    loop = next(group.default_factory for group in dataclasses.fields(kind) if group.name == "fit")
+    adam = BaseOptimizerConfig(learning_rate=learning_rate, schedule="cosine", warmup_epochs=0.2)
+    return kind(recipe, data=data, model=model, optimizer=adam, fit=loop(**fit), **more)
+
+
+_STRIPS = StripsData(shift=2, turn=15.0)
+# Without the entropy term, attention settles on a wrong portion in four of five runs.
+_HARD: dict[str, Any] = {"attention": "hard", "entropy_weight": 0.05, "dropout": 0.5}
 # Sixteen scraps of 6 x 6 pixels for the Spatial Transformer, four of 8 x 8 for RAM, as in their
 # papers.
 _STN_CLUTTERED = CanvasData(size=60, clutter=16, clutter_size=6)
 _RAM_CLUTTERED = CanvasData(size=60, clutter=4, clutter_size=8)
 _PAIRS, _SUMS = PairData(size=60), PairData(size=60, target="sum")
-
-
-def _changed(base: DigitRunConfig, recipe: str, **groups: dict[str, Any]) -> DigitRunConfig:
-    """Returns `base` under another name with some keys of each group changed."""
-    changed = {
-        group: dataclasses.replace(getattr(base, group), **keys) for group, keys in groups.items()
-    }
-    return dataclasses.replace(base, recipe=recipe, **changed)
-
-
-# With batches of 128, up to a quarter more digits were wrong after as many epochs.
-_STN_ROTATED = SYSTEMS["stn"](
-    recipe="stn_rotated",
-    data=_ROTATED,
-    model=STNConfig(),
-    optimizer=_ADAM,
-    fit=ConvolutionFitConfig(epochs=40, batch_size=64),
-)
-_SHORTER = dataclasses.replace(_STN_ROTATED.fit, epochs=20)
-_ON_CLUTTER = dataclasses.replace(
-    _STN_ROTATED, data=_STN_CLUTTERED, model=STNConfig(filters=16), fit=_SHORTER
-)
-_STN = (
-    _STN_ROTATED,
-    dataclasses.replace(_STN_ROTATED, recipe="stn_rts", data=_RTS, fit=_SHORTER),
-    # As many pixels as the transformed part has: an output of 28 reads digits at three quarters of
-    # their resolution, and had nearly twice the errors after as many epochs. With 20 filters and 8
-    # heat maps, digits were lost among the scraps a little more often.
-    _changed(
-        _ON_CLUTTER,
-        "stn_cluttered",
-        model={
-            "output_size": 40,
-            "localisation_filters": 32,
-            "localisation_dim": 0,
-            "localisation_points": 16,
-        },
-    ),
-    _changed(_ON_CLUTTER, "mask_cluttered", model={"attention": "mask"}),
-    _changed(_ON_CLUTTER, "cnn_cluttered", model={"attention": "none"}),
-)
-# 640 epochs of 214 batches of 256 are 136,960 steps; the paper has 150,000.
-_STN_PAPER = tuple(
-    _changed(
-        base,
-        f"{base.recipe}_paper",
-        model={"filters": 32},
-        fit={"epochs": 640, "batch_size": 256, "patience": 100},
-    )
-    for base in _STN
-)
-
-_RAM_28 = SYSTEMS["ram"](
-    recipe="ram_28",
-    # Without augmentation, and always from the middle, it would memorise the training digits.
-    data=CanvasData(size=28, shift=2, turn=15.0),
-    model=RAMConfig(glimpses=6, glimpse_size=8, scales=1, first_location="learned"),
-    optimizer=dataclasses.replace(_ADAM, learning_rate=2e-3),
-    fit=DigitFitConfig(epochs=100, batch_size=128, patience=100),
-)
-_RAM_60 = _changed(
-    _RAM_28,
-    "ram_60_translated",
-    data={"size": 60, "shift": 0, "turn": 0.0},
-    # Starting from the middle, or from a learned location, was behind after six epochs, with
-    # turned digits as well.
-    model={"glimpse_size": 12, "scales": 3, "first_location": "random"},
-    fit={"epochs": 150, "patience": 150},
-)
-_RAM_ON_CLUTTER = dataclasses.replace(_RAM_60, recipe="ram_60_cluttered", data=_RAM_CLUTTERED)
-_RAM = (_RAM_28, _RAM_60, _RAM_ON_CLUTTER)
-_RAM_PAPER = tuple(
-    _changed(
-        base,
-        f"{base.recipe}_paper",
-        data={"shift": 0, "turn": 0.0},
-        model={"first_location": "random", **glimpses},
-        fit={"epochs": 400, "patience": 100},
-    )
-    for base, glimpses in zip(_RAM, ({}, {"glimpses": 8}, {"glimpses": 8}), strict=True)
-)
-
-# The same for both systems, so that they can be compared.
+# As many pixels as the transformed part has: an output of 28 reads digits at three quarters of
+# their resolution, and had nearly twice the errors after as many epochs. With 20 filters and 8 heat
+# maps, digits were lost among the scraps a little more often.
+_HEAT_MAPS = {
+    "output_size": 40,
+    "localisation_filters": 32,
+    "localisation_dim": 0,
+    "localisation_points": 16,
+}
+# Starting from the middle, or from a learned location, was behind after six epochs, with turned
+# digits as well.
+_RAM_60: dict[str, Any] = {"glimpse_size": 12, "scales": 3, "first_location": "random"}
+# The same for DRAM and RAM, so that they can be compared.
 _GLIMPSES: dict[str, Any] = {
     "glimpses": 4,
     "glimpse_size": 12,
     "scales": 3,
     "glimpse_dim": 128,
     "hidden_dim": 128,
-    "random_steps": 600,
     # Without it, single digits, for which one glimpse suffices, sent the others to a corner for
     # good: in one of two runs 19 % of pairs were wrong at the end.
     "aim_weight": 0.02,
 }
-_DRAM_PAIRS = SYSTEMS["pairs_dram"](
-    recipe="dram_pairs",
-    data=_PAIRS,
-    model=DRAMConfig(**_GLIMPSES),
-    optimizer=_ADAM,
-    fit=DigitFitConfig(epochs=20, batch_size=64, patience=20),
-    single_epochs=6,
-)
-_DRAM_DIGIT = SYSTEMS["dram"](
-    recipe="dram_digit",
-    data=CanvasData(size=_PAIRS.size),
-    model=dataclasses.replace(_DRAM_PAIRS.model, random_steps=300),
-    optimizer=_ADAM,
-    fit=dataclasses.replace(_DRAM_PAIRS.fit, epochs=_DRAM_PAIRS.single_epochs),
-)
-_RAM_PAIRS = SYSTEMS["pairs_ram"](
-    recipe="ram_pairs",
-    data=_PAIRS,
-    model=RAMConfig(core="lstm", first_location="random", **_GLIMPSES),
-    optimizer=_ADAM,
-    fit=_DRAM_PAIRS.fit,
-    single_epochs=_DRAM_PAIRS.single_epochs,
-)
-_RAM_DIGIT = SYSTEMS["ram"](
-    recipe="ram_digit",
-    data=_DRAM_DIGIT.data,
-    model=dataclasses.replace(_RAM_PAIRS.model, random_steps=300),
-    optimizer=_ADAM,
-    fit=_DRAM_DIGIT.fit,
-)
-_CONVNET = SYSTEMS["pairs_stn"](
-    recipe="convnet_addition",
-    data=_SUMS,
-    model=STNConfig(attention="none"),
-    optimizer=_ADAM,
-    fit=ConvolutionFitConfig(epochs=20, batch_size=128, patience=20),
-)
-_NO_CONTEXT = _changed(_DRAM_PAIRS, "dram_pairs_no_context", model={"context": False})
-_ADDITION = dataclasses.replace(_DRAM_PAIRS, recipe="dram_addition", data=_SUMS)
-_PAIRED = (_DRAM_DIGIT, _DRAM_PAIRS, _NO_CONTEXT, _RAM_DIGIT, _RAM_PAIRS, _ADDITION, _CONVNET)
-_WIDE: dict[type, dict[str, Any]] = {
-    DRAMConfig: {"glimpse_filters": 64, "glimpse_dim": 1024, "hidden_dim": 512},
-    RAMConfig: {"glimpse_dim": 1024, "hidden_dim": 512},
-    STNConfig: {"hidden_dim": 512},
-}
-_PAIRED_PAPER = tuple(
-    _changed(
-        base,
-        f"{base.recipe}_paper",
-        data={"size": 100},
-        model=_WIDE[type(base.model)],
-        fit={"epochs": 400, "patience": 100},
-    )
-    for base in _PAIRED
-)
+_DRAM = DRAMConfig(**_GLIMPSES, random_steps=600)
+_RAM_LSTM = RAMConfig(core="lstm", first_location="random", **_GLIMPSES, random_steps=600)
+_CNN = STNConfig(attention="none")
+_SINGLE_EPOCHS = 6
+_PAIR_FIT = {"epochs": 20, "batch_size": 64, "patience": 20}
+_SINGLE_FIT = _PAIR_FIT | {"epochs": _SINGLE_EPOCHS}
 
-_PORTIONS = SYSTEMS["portions"](
-    recipe="digits_soft",
-    data=StripsData(shift=2, turn=15.0),
-    model=PortionsConfig(attention="soft", queries="one", dropout=0.5),
-    optimizer=dataclasses.replace(_ADAM, learning_rate=2e-3),
-    fit=DigitFitConfig(batch_size=64),
-)
 
-# Without the entropy term, attention settles on a wrong portion in four of five runs.
-_HARD = {"attention": "hard", "entropy_weight": 0.05}
+def _stn(recipe: str, data: CanvasData, epochs: int = 20, **model: Any) -> DigitRunConfig:
+    # With batches of 128, up to a quarter more digits were wrong after as many epochs.
+    return _recipe("stn", recipe, data, STNConfig(**model), {"epochs": epochs, "batch_size": 64})
+
+
+def _ram(recipe: str, data: CanvasData, epochs: int, **model: Any) -> DigitRunConfig:
+    fit = {"epochs": epochs, "batch_size": 128, "patience": epochs}
+    return _recipe("ram", recipe, data, RAMConfig(**model), fit, 2e-3)
+
+
+def _pairs(recipe: str, model: GlimpseConfig, data: PairData = _PAIRS) -> DigitRunConfig:
+    system = "pairs_dram" if isinstance(model, DRAMConfig) else "pairs_ram"
+    return _recipe(system, recipe, data, model, _PAIR_FIT, single_epochs=_SINGLE_EPOCHS)
+
+
+def _single(system: str, recipe: str, model: GlimpseConfig) -> DigitRunConfig:
+    shorter = dataclasses.replace(model, random_steps=300)
+    return _recipe(system, recipe, CanvasData(size=_PAIRS.size), shorter, _SINGLE_FIT)
+
+
+def _portions(recipe: str, epochs: int, **model: Any) -> DigitRunConfig:
+    fit = {"epochs": epochs, "batch_size": 64}
+    return _recipe("portions", recipe, _STRIPS, PortionsConfig(**model), fit, 2e-3)
 
 
 RECIPES: dict[str, DigitRunConfig] = {
     config.recipe: config
     for config in (
         # With 16 filters and six epochs, one question stayed below 99 % presence on test digits.
-        _changed(_PORTIONS, "digits_soft", model={"filters": 24}, fit={"epochs": 8}),
-        _changed(_PORTIONS, "digits_hard", model={"filters": 24, **_HARD}, fit={"epochs": 8}),
+        _portions("digits_soft", 8, filters=24, dropout=0.5),
+        _portions("digits_hard", 8, filters=24, **_HARD),
         # Ten questions per strip teach faster than one.
-        _changed(_PORTIONS, "digits_queries", model={"queries": "all"}, fit={"epochs": 4}),
-        _changed(
-            _PORTIONS, "digits_queries_hard", model={"queries": "all", **_HARD}, fit={"epochs": 4}
-        ),
-        *(*_STN, *_STN_PAPER, *_RAM, *_RAM_PAPER, *_PAIRED, *_PAIRED_PAPER),
+        _portions("digits_queries", 4, queries="all", dropout=0.5),
+        _portions("digits_queries_hard", 4, queries="all", **_HARD),
+        _stn("stn_rotated", CanvasData(size=28, rotation=90.0), 40),
+        _stn("stn_rts", CanvasData(size=42, rotation=45.0, scale_from=0.7, scale_to=1.2)),
+        _stn("stn_cluttered", _STN_CLUTTERED, filters=16, **_HEAT_MAPS),
+        _stn("cnn_cluttered", _STN_CLUTTERED, filters=16, attention="none"),
+        # Without augmentation, and always from the middle, it would memorise the digits.
+        _ram("ram_28", CanvasData(size=28, shift=2, turn=15.0), 100, first_location="learned"),
+        _ram("ram_60_translated", CanvasData(size=60), 150, **_RAM_60),
+        _ram("ram_60_cluttered", _RAM_CLUTTERED, 150, **_RAM_60),
+        _single("dram", "dram_digit", _DRAM),
+        _pairs("dram_pairs", _DRAM),
+        _pairs("dram_pairs_no_context", dataclasses.replace(_DRAM, context=False)),
+        _single("ram", "ram_digit", _RAM_LSTM),
+        _pairs("ram_pairs", _RAM_LSTM),
+        _pairs("dram_addition", _DRAM, _SUMS),
+        _recipe("pairs_stn", "convnet_addition", _SUMS, _CNN, _PAIR_FIT | {"batch_size": 128}),
     )
 }

@@ -1,11 +1,7 @@
-"""MNIST, and batches of what is made from it: strips, canvases and pairs of digits.
+"""MNIST (LeCun et al., 1998), and batches made from it: strips, canvases and pairs of digits.
 
-The last of the training digits are `dev`, the others `train`; `test` is the data set's own. A
-batch depends only on its position, (seed, epoch, step) or (split, number), so a
-resumed run sees the same batches as an uninterrupted one.
-
-References:
-    LeCun et al. (1998), "Gradient-Based Learning Applied to Document Recognition".
+A batch depends only on its position, (seed, epoch, step) or (split, number), so a resumed run sees
+the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -58,11 +54,9 @@ def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> 
 
     Args:
         split: One of `SPLITS`.
-        config: Number of dev digits, the last ones of training, and of digits to keep, the first
-            ones of the split.
-        data_dir: Folder of `mnist.npz` with the arrays of `keras.datasets.mnist`: `x_train`,
-            `y_train` and, read for the test split only, `x_test`, `y_test`. None uses the file
-            that `keras.datasets.mnist` downloads the first time.
+        config: Number of dev digits, the last ones of training, and of digits to keep.
+        data_dir: Folder of `mnist.npz` with `x_train`, `y_train`, `x_test` and `y_test`; None uses
+            the file that `keras.datasets.mnist` downloads the first time.
 
     Raises:
         DataError: There is no such file, or the file does not hold digits.
@@ -116,15 +110,14 @@ def _from_file(path: Path, part: str) -> Digits:
 def _checked(images: np.ndarray, labels: np.ndarray, where: str) -> Digits:
     expected = None
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or not len(images):
-        expected, got = f"images uint8 [n, {SIDE}, {SIDE}]", images
+        expected, got = f"images uint8 [n, {SIDE}, {SIDE}]", f"{images.dtype} {[*images.shape]}"
     elif labels.shape != images.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
-        expected, got = f"an integer label for each of the {len(images)} images", labels
+        expected = f"an integer label for each of the {len(images)} images"
+        got = f"{labels.dtype} {[*labels.shape]}"
+    elif labels.min() < 0 or labels.max() > 9:
+        expected, got = "labels of 0 to 9", f"{labels.min()} to {labels.max()}"
     if expected is not None:
-        raise DataError(f"Expected {expected} in {where}, got {got.dtype} {list(got.shape)}.")
-    if labels.min() < 0 or labels.max() > 9:
-        raise DataError(
-            f"Expected labels of 0 to 9 in {where}, got {labels.min()} to {labels.max()}."
-        )
+        raise DataError(f"Expected {expected} in {where}, got {got}.")
     return Digits(images, labels.astype(np.int64))
 
 
@@ -151,8 +144,7 @@ def draw_canvases(
     with its edges cut off. Scraps of random digits are laid over it, in random places.
 
     Returns:
-        `images` uint8 `[B, size, size]`, `labels` int `[B]`, and `centres` float32 `[B, 1, 2]`,
-        of the digit's 28 x 28 pixels, (x, y) normalised to [-1, 1], y down.
+        `images` uint8 `[B, size, size]` and `labels` int `[B]`.
     """
     rows, size = rows[:, 0], config.size
     count, images = len(rows), jittered(digits, rows, rng, config)
@@ -166,18 +158,13 @@ def draw_canvases(
         corners = rng.integers(0, size - SIDE + 1, [count, 2])
         canvases = np.zeros([count, size, size], np.uint8)
         _paste(canvases, images, corners)
-        centres = corners + (SIDE - 1) / 2
     side = config.clutter_size
     for _ in range(config.clutter):
         source = rng.integers(len(digits), size=count)
         cut = rng.integers(0, SIDE - side + 1, [count, 2])
         scraps = digits.images[source[:, np.newaxis, np.newaxis], *_window(cut, side)]
         _paste(canvases, scraps, rng.integers(0, size - side + 1, [count, 2]))
-    return {
-        "images": canvases,
-        "labels": digits.labels[rows],
-        "centres": _normalised(centres[:, np.newaxis], size),
-    }
+    return {"images": canvases, "labels": digits.labels[rows]}
 
 
 def draw_pairs(
@@ -190,8 +177,7 @@ def draw_pairs(
     pairs in 100 touch, and half of these overlap.
 
     Returns:
-        As `draw_canvases`, with `centres` `[B, 2, 2]`, the left digit's first. `labels` are
-        sums, 0..18, or numbers of unordered pairs, 0..54 (`pair_number`).
+        As `draw_canvases`; labels are sums, 0..18, or numbers of unordered pairs, 0..54.
     """
     size, places = config.size, config.size - SIDE + 1
     corners = rng.integers(0, places, [len(rows), 2, 2])
@@ -205,13 +191,8 @@ def draw_pairs(
     for k in range(2):
         _paste(canvases, digits.images[rows[:, k]], corners[:, k])
     first, second = digits.labels[rows].T
-    from_left = np.argsort(corners[..., 0], axis=1, kind="stable")[..., np.newaxis]
-    centres = np.take_along_axis(corners, from_left, axis=1) + (SIDE - 1) / 2
-    return {
-        "images": canvases,
-        "labels": first + second if config.target == "sum" else pair_number(first, second),
-        "centres": _normalised(centres, size),
-    }
+    labels = first + second if config.target == "sum" else pair_number(first, second)
+    return {"images": canvases, "labels": labels}
 
 
 def pair_number(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -244,7 +225,7 @@ def warped(
     centres: np.ndarray | float = (SIDE - 1) / 2,
     size: int = SIDE,
 ) -> np.ndarray:
-    """Draws each digit on a canvas; what reaches over the edge is cut off.
+    """Draws digits `[B, 28, 28]` on canvases, uint8 `[B, size, size]`; parts beyond are cut off.
 
     Args:
         images: uint8 `[B, 28, 28]`.
@@ -252,11 +233,8 @@ def warped(
         scale: `[B]` or a number for all, factor of the size.
         centres: `[B, 2]` or a number for all, position of the digit's middle, (x, y) in pixels.
         size: Side of the canvas, pixels.
-
-    Returns:
-        uint8 `[B, size, size]`.
     """
-    # The source of each pixel of the canvas: turned back and divided by the scale.
+    # The source of each pixel of the canvas is turned back and divided by the scale.
     cosine, sine = np.cos(angle) / scale, np.sin(angle) / scale
     back = np.stack([cosine, -sine, sine, cosine], axis=-1).reshape([-1, 2, 2])
     y, x = np.mgrid[:size, :size].reshape([2, -1])
@@ -285,10 +263,6 @@ def _paste(canvases: np.ndarray, patches: np.ndarray, corners: np.ndarray) -> No
     first = np.arange(len(canvases))[:, np.newaxis, np.newaxis]
     place = first, *_window(corners, patches.shape[-1])
     canvases[place] = np.maximum(canvases[place], patches)
-
-
-def _normalised(centres: np.ndarray, size: int) -> np.ndarray:
-    return (centres * (2.0 / (size - 1)) - 1.0).astype(np.float32)
 
 
 _DRAW: dict[type[DigitData], Callable[..., Arrays]] = {
@@ -351,9 +325,9 @@ def training_batches(
 def scoring_batches(
     digits: Digits, config: DigitData, split: str
 ) -> Iterator[dict[str, tf.Tensor]]:
-    """Yields the examples of a split, as many as it has digits and the same in every run.
+    """Yields the examples of a split, the same in every run and without augmentation.
 
-    Each digit comes once in each place of an example, as it is: augmentation is for training.
+    There are as many as digits; each digit comes once in each place of an example.
     """
     if isinstance(config, JitteredData):
         config = dataclasses.replace(config, shift=0, turn=0.0)

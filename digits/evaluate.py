@@ -43,10 +43,10 @@ from sat_tf.inference.run_folder import RunFolder
 from sat_tf.inference.weights import load_weights
 from sat_tf.train_step import Batch
 from sat_tf.util.commands import check_folder, exit_status, parse_flags
-from sat_tf.util.errors import RunError
+from sat_tf.util.errors import RunError, invalid_value
 from sat_tf.util.fields import NonNegativeInt, check_fields, to_dict
 from training.data.examples import SPLITS, canonical_split
-from training.evaluation.report import format_scores, package_versions, write_report
+from training.evaluation.report import REPORT_FILE, format_scores, package_versions, write_report
 from training.run.checkpoints import last_progress
 
 OWN_SETTINGS = "the run's own settings"
@@ -93,8 +93,7 @@ class Scorer:
         self._model, self._data, self._digits, self._split = model, data, digits, split
 
         def sums(batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-            """Returns `[sum of weighted values, sum of weights]` of each score over a batch."""
-            found = {}
+            found = {}  # [sum of weighted values, sum of weights] of each score
             for name, (values, weights) in model.scores(batch, seed).items():
                 weights = tf.ones_like(values) if weights is None else weights
                 found[name] = tf.stack([tf.reduce_sum(values * weights), tf.reduce_sum(weights)])
@@ -125,7 +124,6 @@ class Scorer:
         return {f"{number:02d}": figure for number, figure in enumerate(found)}
 
     def _batches(self) -> Iterator[tuple[Batch, tf.Tensor]]:
-        """Yields the examples, each batch with its seed."""
         code = SPLITS.index(self._split)
         batches = scoring_batches(self._digits, self._data, self._split)
         for number, batch in enumerate(batches):
@@ -182,19 +180,19 @@ def run(argv: list[str]) -> None:
 
 
 def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments[Any]) -> None:
-    """Evaluates a run on a split; prints and writes the report, and draws the figures.
-
-    Args:
-        model: The run's best.
-        config: The configuration it was trained with.
-        arguments: The run's folder, the model's settings, the split and so on.
+    """Evaluates a run's best model on a split; writes the report and the figures, prints scores.
 
     Raises:
         DataError: The digits cannot be read.
+        ValueError: The folder of the report has figures of something else.
     """
     run_dir, split = arguments.run_dir, canonical_split(arguments.split)
     asked = dataclasses.replace(config, model=arguments.model)
     out = arguments.out or RunFolder(run_dir).evaluation(split)
+    folder = out / _FIGURES
+    if folder.is_dir() and any(folder.iterdir()) and not (out / REPORT_FILE).is_file():
+        expected = f"a folder without `{_FIGURES}`, or of an earlier evaluation"
+        raise invalid_value("--out", expected, str(out))
     digits = load_digits(split, config.data, arguments.data_dir)
     scorer, start = Scorer(model, config.data, digits, split), time.monotonic()
     scores = scorer.scores()
@@ -212,10 +210,9 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
         "configuration": to_dict(config),
         "versions": package_versions(),
         "weights_sha256": model.weights_sha256,
-        **_training_so_far(run_dir),
+        **_training(run_dir),
     }
     write_report(out, report)
-    folder = out / _FIGURES
     for old in folder.glob("[0-9][0-9].png"):
         old.unlink()
     drawn = scorer.figures(arguments.figures)
@@ -227,11 +224,8 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
     print(f"Report{' and figures' if drawn else ''}: {out}")
 
 
-def _training_so_far(run_dir: Path) -> dict[str, Any]:
-    """Returns the report's entry about the training; none if the checkpoint is gone or damaged.
-
-    The scores do not depend on it, as they are those of the best weights.
-    """
+def _training(run_dir: Path) -> dict[str, Any]:
+    """Returns the report's entry about the training; none if the checkpoint is gone or damaged."""
     try:
         progress = last_progress(RunFolder(run_dir).checkpoints)
     except RunError as error:

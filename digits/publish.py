@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 import tyro
 
@@ -23,21 +22,17 @@ from digits.config import (
     answer_names,
     read_digit_config,
 )
-from digits.data import load_digits, scoring_batches
-from digits.evaluate import OWN_SETTINGS, Scorer, load, training_command
+from digits.evaluate import OWN_SETTINGS, load, training_command
 from digits.models import DigitModel
-from digits.reader import CARD, GRAPH, MANIFEST, DigitReader, Facts, load_reader, write_reader
+from digits.reader import CARD, GRAPH, MANIFEST, Facts, write_reader
 from digits.train import single_dir
 from sat_tf.inference.packing import GROUP, pack, pack_graph, unpack
 from sat_tf.inference.run_folder import RunFolder, outdated_note
 from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import write_atomically
-from training.data.examples import canonical_split
 
 _INK = 20.0  # longer side of an MNIST digit, pixels
-
-_LICENCE = "CC BY-SA 3.0, as MNIST"
 
 _CARD = """---
 library_name: sat_tf
@@ -58,13 +53,13 @@ reading.answer, reading.corners  # what it read; where it looked
 
 The files are JSON and arrays of NumPy, a LiteRT graph; nothing in them is executed. `{manifest}`
 has the SHA-256 of `{graph}`, which loading checks. Weights are rounded to 8 bits with a scale per
-{group} of them.{check}
+{group} of them.
 
 ## Data and licence
 
 - Trained on the training digits of MNIST (LeCun et al., 1998) without the last {dev}, which are the
   dev digits.
-- Use of these weights: {licence}.
+- Use of these weights: CC BY-SA 3.0, as MNIST.
 
 ## Scores
 
@@ -102,14 +97,6 @@ class Arguments:
     """The run, finished and evaluated."""
     out: tyro.conf.Positional[Path]
     """The model's folder: new, empty, or a published model to replace; its name is the model's."""
-    licence: str | None = None
-    """Terms of use of the weights, for the card; those of MNIST by default."""
-    check: bool = False
-    """Score a split by the run and by the published graph, and compare."""
-    data_dir: Path | None = None
-    """Folder of mnist.npz, for --check; Keras downloads it by default."""
-    split: str = "dev"
-    """Split of --check: train, dev or test."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -119,25 +106,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> None:
-    """Publishes the run, compares if asked, writes the card."""
-    folder, out, split = arguments.run, arguments.out, canonical_split(arguments.split)
+    """Publishes the run and writes its card."""
+    folder, out = arguments.run, arguments.out
     if out.exists() and not (out / MANIFEST).is_file() and (out.is_file() or any(out.iterdir())):
         expected = "a folder that is new, empty or a published digit model"
         raise invalid_value("out", expected, str(out))
     config = read_digit_config(folder)
     model = load(config, folder)
-    if arguments.check:  # before anything is written: the data may be missing
-        digits = load_digits(split, config.data, arguments.data_dir)
-        before = Scorer(model, config.data, digits, split).scores()["error"]
     write_reader(out, *small(model, config))
-    check = ""
-    if arguments.check:
-        after = _error(load_reader(out), scoring_batches(digits, config.data, split))
-        check = f"With them {after:.2f} % of {len(digits):,} {split} examples are wrong, "
-        check += f"{before:.2f} % without."
-        print(check)
-    card = make_card(folder, config, out.name, arguments.licence, check, model.weights_sha256)
-    write_atomically(out / CARD, card)
+    write_atomically(out / CARD, make_card(folder, config, out.name, model.weights_sha256))
     size = (out / GRAPH).stat().st_size
     print(f"Published {folder} as {out}, {size / 1e6:.2f} MB; read its card: {CARD}")
 
@@ -170,40 +147,13 @@ def small(model: DigitModel, config: DigitRunConfig) -> tuple[Facts, bytes]:
         graph = pack_graph(path)
     _, looks, side, _, _ = traced.structured_outputs["patches"].shape
     scales = (data.scale_from, data.scale_to) if isinstance(data, CanvasData) else (1.0, 1.0)
-    ink_from, ink_to = (_INK * scale for scale in scales)
+    ink = (_INK * scale for scale in scales)
+    kind, count = _SYSTEMS[type(config.model)], data.digits_per_example
     answers = list(answer_names(data.target))
-    facts = Facts(
-        _SYSTEMS[type(config.model)],
-        config.recipe,
-        answers,
-        1 if data.target == "digit" else 2,
-        data.size,
-        ink_from,
-        ink_to,
-        looks,
-        side,
-    )
-    return facts, graph
+    return Facts(kind, config.recipe, answers, count, data.size, *ink, looks, side), graph
 
 
-def _error(reader: DigitReader, batches) -> float:
-    """Returns the percentage of examples that a published model reads wrongly."""
-    wrong = [
-        reader.look(image)[2][-1].argmax() != label
-        for batch in batches
-        for image, label in zip(batch["images"].numpy()[..., 0], batch["labels"], strict=True)
-    ]
-    return 100.0 * float(np.mean(wrong))
-
-
-def make_card(
-    run_dir: Path,
-    config: DigitRunConfig,
-    name: str,
-    licence: str | None,
-    check: str,
-    weights_sha256: str | None,
-) -> str:
+def make_card(run_dir: Path, config: DigitRunConfig, name: str, weights_sha256: str | None) -> str:
     """Returns the card as Markdown."""
     # The command itself trains the run on single digits, so its folder is not a flag; any other
     # origin is named without its folders.
@@ -217,9 +167,7 @@ def make_card(
         manifest=MANIFEST,
         graph=GRAPH,
         group=GROUP,
-        check=f" {check}" if check else "",
         dev=f"{config.data.dev_digits:,}",
-        licence=licence or _LICENCE,
         scores=_scores(run_dir, weights_sha256),
         command=training_command(config),
     )

@@ -37,7 +37,7 @@ _ROOM = 28 / 20  # MNIST digits are 20 pixels long, in the middle of 28
 _MARGIN = 4  # pixels, (28 - 20) / 2
 
 Frame = tuple[float, float, float, float]
-"""Left, top, right and bottom of what the model sees, as shares of the drawing's sides."""
+"""Left, top, right and bottom of the model's image, as shares of the drawing's sides."""
 
 Drawing = str | Path | bytes | np.ndarray
 """Path of an image file, its bytes, or uint8 pixels `[H, W]` with ink 255."""
@@ -79,8 +79,8 @@ class DigitReading:
         probabilities: `[T, K]`, of each class after each of the T looks.
         corners: `[T, 4, 2]`, of the finest patch, (x, y) as shares of the image's sides.
         patches: `[T, h, w, scales]`, the finest first, in [0, 1].
-        image: `[S, S]`, what the model was given.
-        frame: Where that lies in the drawing.
+        image: `[S, S]`, the model's image.
+        frame: Place of the image in the drawing.
     """
 
     answer: str
@@ -127,17 +127,12 @@ class DigitReader:
         return DigitReading(answer, probabilities, corners, patches, image, frame)
 
     def look(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Looks at an image, float32 `[S, S]` in [0, 1].
-
-        Returns:
-            `corners`, `patches` and `probabilities`, as in `DigitReading`.
-        """
+        """Returns corners, patches and probabilities for an image, float32 `[S, S]` in [0, 1]."""
         with self._turn:
             found = self._run(images=image[np.newaxis, ..., np.newaxis])
         return tuple(found[name][0] for name in ("corners", "patches", "probabilities"))
 
     def _fit(self, drawing: Drawing) -> tuple[np.ndarray, Frame]:
-        """Returns a drawing as the model's image, and its frame; errors name the file."""
         check_argument("drawing", drawing, Drawing)
         if isinstance(drawing, np.ndarray) and (drawing.ndim, drawing.dtype) != (2, np.uint8):
             got = f"{drawing.dtype} {list(drawing.shape)}"
@@ -155,32 +150,22 @@ class DigitReader:
             raise ValueError(f"Cannot read {name}: {error}.") from error
 
 
-def read_facts(folder: Path) -> Facts:
-    """Reads what a published model's manifest says of it.
-
-    Raises:
-        RunError: It is missing, damaged or of another version.
-    """
-    return _read_manifest(folder)[0]
-
-
 def load_reader(folder: Path) -> DigitReader:
     """Loads a published model.
 
     Raises:
         RunError: A file is missing, damaged or of another version.
     """
-    facts, digest = _read_manifest(folder)
+    facts, digest = read_manifest(folder)
     return DigitReader(facts, unpack_graph(packed_graph(folder, digest)), folder)
 
 
-def packed_graph(folder: Path, digest: str | None = None) -> bytes:
-    """Returns the packed graph of a published model, equal to its SHA-256 in the manifest.
+def packed_graph(folder: Path, digest: str) -> bytes:
+    """Returns the packed graph of a published model, which has this SHA-256.
 
     Raises:
         RunError: It is missing or damaged.
     """
-    digest = digest or _read_manifest(folder)[1]
     path = folder / GRAPH
     try:
         content = path.read_bytes()
@@ -192,7 +177,7 @@ def packed_graph(folder: Path, digest: str | None = None) -> bytes:
 
 
 def write_reader(folder: Path, facts: Facts, packed: bytes) -> None:
-    """Writes a model by its facts and its packed graph, the manifest last."""
+    """Writes a model's facts and its packed graph, the manifest last."""
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(packed).hexdigest()
     values = {"format": _FORMAT, "sha256": digest, **asdict(facts)}
@@ -200,7 +185,12 @@ def write_reader(folder: Path, facts: Facts, packed: bytes) -> None:
     write_all({folder / GRAPH: packed, folder / MANIFEST: manifest})
 
 
-def _read_manifest(folder: Path) -> tuple[Facts, str]:
+def read_manifest(folder: Path) -> tuple[Facts, str]:
+    """Reads the facts of a published model and the SHA-256 of its graph.
+
+    Raises:
+        RunError: The manifest is missing, damaged or of another version.
+    """
     path = folder / MANIFEST
     try:
         values = json_object(read_content(path))
@@ -209,15 +199,14 @@ def _read_manifest(folder: Path) -> tuple[Facts, str]:
             raise ValueError(f"it has format {version}, this version reads {_FORMAT}")
         return from_dict(Facts, values), digest
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = str(error) or type(error).__name__
-        raise RunError(f"Cannot read {path}: {why.rstrip('.')}. Publish it again.") from error
+        why = str(error).rstrip(".")
+        raise RunError(f"Cannot read {path}: {why}. Publish it again.") from error
 
 
 def decode_drawing(content: bytes) -> np.ndarray:
-    """Reads an image file as ink, uint8 `[H, W]`: 255 is ink, whether it was dark or bright.
+    """Reads an image file, turned upright, as uint8 `[H, W]`: 255 is ink, dark or bright there.
 
-    JPEG, PNG, GIF, BMP, WebP and TIFF, turned upright. On a transparent ground, what is opaque is
-    ink.
+    On a transparent ground, everything opaque is ink.
 
     Raises:
         ValueError: It cannot be read, or is too small or too large.
@@ -238,7 +227,6 @@ def decode_drawing(content: bytes) -> np.ndarray:
 
 
 def _ink_of(image: Image.Image) -> np.ndarray:
-    """Reads pixels as ink: by their opacity if the border is transparent, else by brightness."""
     if image.has_transparency_data:
         opacity = np.asarray(image.convert("RGBA"))[..., 3]
         if np.median(_border(opacity)) == 0:
@@ -263,7 +251,7 @@ def fit_drawing(
         digits: Digits in the drawing, 1 or 2.
 
     Returns:
-        The image, float32 `[size, size]` in [0, 1], and its frame in the drawing.
+        The image, float32 `[size, size]` in [0, 1], and its frame.
 
     Raises:
         ValueError: There is no ink.
@@ -310,20 +298,17 @@ def _digit_length(mask: np.ndarray, digits: int) -> int:
     if not width:
         return len(mask)  # they touch side by side, or one is missing
     parts = np.split(mask, [place], axis=axis)
-    lengths = [
-        max(stop - start for start, stop in map(_extent, (p.any(axis=1), p.any(axis=0))))
-        for p in parts
-    ]
-    return max(lengths)
+    extents = [_extent(part.any(axis=along)) for part in parts for along in (0, 1)]
+    return max(stop - start for start, stop in extents)
 
 
 def _widest_gap(used: np.ndarray) -> tuple[int, int]:
     """Width of the longest run of unused places between used ones, and a place in it."""
     places = np.flatnonzero(used)
-    steps = np.diff(places)
-    if not len(steps) or steps.max() == 1:
+    steps = np.diff(places, prepend=places[0] - 1)
+    if steps.max() == 1:
         return 0, 0
-    return int(steps.max()) - 1, int(places[steps.argmax()]) + 1
+    return int(steps.max()) - 1, int(places[steps.argmax() - 1]) + 1
 
 
 def _resized(drawing: np.ndarray, low: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from digits.config import (
     to_text,
 )
 from sat_tf.inference.run_folder import RunFolder
-from sat_tf.util.commands import loading, parse_flags
+from sat_tf.util.commands import check_removed, loading, parse_flags
 from sat_tf.util.errors import RunError, invalid_value
 from training.run.signals import Interrupts, exit_status
 
@@ -60,10 +62,12 @@ def parse(argv: list[str]) -> Arguments[Any]:
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
     name = peek("--recipe", argv, "ram_28")
+    check_removed(argv, "digits.train")
     if name not in RECIPES:
         raise invalid_value("--recipe", f"one of {', '.join(RECIPES)}", repr(name))
-    recipe, known = RECIPES[name], ", ".join(RECIPES)
-    purpose = f"Train a digit system. Recipes (--recipe): {known}."
+    recipe = RECIPES[name]
+    known = textwrap.wrap(", ".join(RECIPES), initial_indent="  ", subsequent_indent="  ")
+    purpose = "\n".join(["Train a digit system. Recipes (--recipe):", *known])
     kind = Arguments[type(recipe)]
     return parse_flags(kind, argv, "digits.train", default=kind(recipe), description=purpose)
 
@@ -106,9 +110,8 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
 def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, Path]]:
     """Returns the runs to train one after the other, with their folders: at last this one.
 
-    Pairs teach a new network next to nothing: it earns a fiftieth of the reward. So the same model
-    learns from single digits on the same canvas first, in a run next to this one, unless there are
-    no epochs for it or a run to start from is given.
+    Pairs reward a new network in one of fifty tries, so the same model first learns from single
+    digits on the same canvas, in a run next to this one, unless it starts from another run.
     """
     if not isinstance(config, PairsRun) or not config.single_epochs or config.init_from:
         return [(config, run_dir)]
@@ -139,18 +142,15 @@ def train(
     interrupts: Interrupts | None = None,
     say: Callable[[str], Any] = print,
 ) -> DigitModel:
-    """Trains a run to its end, resuming from its last checkpoint if it has one.
+    """Trains a run to its end, resuming from its last checkpoint; returns its best model.
 
     Args:
         config: The run's configuration.
-        run_dir: Its folder, which is this process' own.
+        run_dir: Its folder, locked by this process.
         data_dir: Folder of `mnist.npz`; None for Keras' own.
         strategy: Distributes work over devices; None for one device.
         interrupts: Signals that end the run at the next checkpoint; None ignores them.
         say: Receives the messages.
-
-    Returns:
-        The model with the best weights.
     """
     import keras
     import tensorflow as tf
@@ -186,8 +186,7 @@ def train(
     progress = checkpoints.restore()
     weights = sum(int(tf.size(v)) for v in model.trainable_variables)
     say(f"Data: {len(digits)} digits to train on, {len(dev)} dev digits.")
-    say(f"System: {config.system}, {weights / 1e6:.2f} M weights.")
-    say(f"Batches of {fit.batch_size} examples.")
+    say(f"System: {config.system}, {weights / 1e6:.2f} M weights; batches of {fit.batch_size}.")
     say(outlook(progress, fit.epochs, steps))
     if not progress.finished(fit.epochs):
         logs.remove_from(folder.logs, progress.epoch)
@@ -197,21 +196,17 @@ def train(
             drawn = scorer.figures(fit.figures).values()
             return {f"attention/{number}": figure for number, figure in enumerate(drawn)}
 
+        stop, best = interrupts or Interrupts(), folder.best_weights
         callbacks = [
             logs.Validate(scorer.scores),
             logs.LearningRate(),
             logs.TensorBoardScalars(folder.logs),
             logs.TensorBoardFigures(draw_figures, folder.logs),
             logs.EpochProgress(fit.epochs, steps),
-            CheckpointAndStop(
-                checkpoints, progress, fit, steps, folder.best_weights, interrupts or Interrupts()
-            ),
+            CheckpointAndStop(checkpoints, progress, fit, steps, best, stop),
         ]
-
-        def batches_from(epoch: int, step: int) -> tf.data.Dataset:
-            return training_batches(digits, data, fit.batch_size, config.seed, epoch, step)
-
-        train_epochs(model, batches_from, fit.epochs, steps, progress, callbacks)
+        batches = functools.partial(training_batches, digits, data, fit.batch_size, config.seed)
+        train_epochs(model, batches, fit.epochs, steps, progress, callbacks)
     say(best_epoch(progress, fit.monitor))
     return load(config, run_dir)
 
@@ -219,10 +214,8 @@ def train(
 def start_from(run_dir: Path, config: DigitRunConfig, model: DigitModel) -> list[str]:
     """Gives a model the best weights of a finished run, layer by layer, where shapes agree.
 
-    Layers that depend on the data set, such as the classifier, keep their new weights.
-
     Returns:
-        Names of the layers with the run's weights.
+        Names of these layers; others, such as the classifier of other classes, keep their weights.
 
     Raises:
         ValueError: The folder is not a finished digit run, none of its layers fits, or the run was

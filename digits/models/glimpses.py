@@ -7,11 +7,9 @@ the centre of the first pixel and +1 that of the last: pixel i of N lies at `-1 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from digits.config import GlimpseConfig
@@ -34,19 +32,8 @@ def to_pixels(points: tf.Tensor, height: int, width: int) -> tf.Tensor:
 def affine_grid(theta: tf.Tensor, height: int, width: int) -> tf.Tensor:
     """Maps each pixel of an output to the point of the input where it is read, normalised.
 
-    `(x_in, y_in) = theta (x_out, y_out, 1)`, `x_out = -1 + 2 j / (width - 1)` in column j and
-    `y_out = -1 + 2 i / (height - 1)` in row i.
-
-    Args:
-        theta: `[B, 2, 3]`; its first row gives x, its second y.
-        height: Of the output, pixels; at least 2.
-        width: Of the output, pixels; at least 2.
-
-    Returns:
-        `[B, height, width, 2]`, points (x, y).
-
-    References:
-        Jaderberg et al. (2015), eq. 1, arXiv:1506.02025.
+    `(x_in, y_in) = theta (x_out, y_out, 1)`, `[B, 2, 3] -> [B, height, width, 2]`; sides of at
+    least 2 pixels (Jaderberg et al., 2015, eq. 1, arXiv:1506.02025).
     """
     first, last = tf.constant(-1.0, theta.dtype), tf.constant(1.0, theta.dtype)
     x, y = tf.meshgrid(tf.linspace(first, last, width), tf.linspace(first, last, height))
@@ -58,7 +45,7 @@ def bilinear_sample(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     """Samples images between their pixels; an image is zero beyond its border.
 
     `sum_n sum_m U[n, m] max(0, 1 - |x - m|) max(0, 1 - |y - n|)`, over the four pixels around
-    the point.
+    the point (Jaderberg et al., 2015, eq. 5, arXiv:1506.02025).
 
     Args:
         images: Floating `[B, H, W, C]`.
@@ -66,9 +53,6 @@ def bilinear_sample(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
 
     Returns:
         `[B, ..., C]`; differentiable in both.
-
-    References:
-        Jaderberg et al. (2015), eq. 5, arXiv:1506.02025.
     """
     batch, height, width = tf.unstack(tf.shape(images)[:3])
     pixels = tf.reshape(images, [batch * height * width, images.shape[-1]])
@@ -87,16 +71,13 @@ def bilinear_sample(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
 
 
 def _two_nearest(place: tf.Tensor, pixels: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Finds the pixels on either side of places on an axis, and their shares; `[B, ...]`.
-
-    A share is `max(0, 1 - |x - m|)` with a last axis for channels. A pixel outside has share
-    zero, and the index of one inside.
-    """
+    """Pixels on either side of places `[B, ...]` on an axis, and their shares `[B, ..., 1]`."""
     # Integers cannot hold distant places; two pixels outside is as good as any distance.
     place = tf.clip_by_value(place, -2.0, tf.cast(pixels, place.dtype) + 1.0)
     before = tf.stop_gradient(tf.floor(place))
     share = place - before
     before = tf.cast(before, tf.int32)
+    # A pixel outside has share zero, and the index of one inside.
     return [
         (
             tf.clip_by_value(pixel, 0, pixels - 1),
@@ -109,16 +90,7 @@ def _two_nearest(place: tf.Tensor, pixels: tf.Tensor) -> list[tuple[tf.Tensor, t
 def bilinear_sample_grid(images: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """`bilinear_sample` at rows and columns of points, `(x_j, y_i)`: two matrix products.
 
-    `sum_n max(0, 1 - |y_i - n|) sum_m U[n, m] max(0, 1 - |x_j - m|)`: the weights are the same in
-    every row and in every column.
-
-    Args:
-        images: Floating `[B, H, W, C]`.
-        x: Floating `[B, w]`, of the columns, in pixels.
-        y: Floating `[B, h]`, of the rows.
-
-    Returns:
-        `[B, h, w, C]`; differentiable in all.
+    `[B, H, W, C]`, x `[B, w]` and y `[B, h]` in pixels `-> [B, h, w, C]`; differentiable in all.
     """
     height, width = images.shape[1:3]
     by_rows = tf.einsum("bin,bnmc->bimc", _overlap(y, height), images)
@@ -141,16 +113,8 @@ def centres_of_mass(logits: tf.Tensor) -> tf.Tensor:
     """Mean point of the softmax of each heat map, normalised.
 
     `sum_ij softmax(logits)_ij (x_j, y_i)`. Unlike an arg max it is differentiable, and falls
-    between the pixels of the map.
-
-    Args:
-        logits: `[B, height, width, K]`; sides of at least 2.
-
-    Returns:
-        `[B, K, 2]`, (x, y).
-
-    References:
-        Levine et al. (2016), Sec. 5.1, arXiv:1504.00702.
+    between the pixels of the map. `[B, height, width, K] -> [B, K, 2]`, (x, y); sides of at
+    least 2 (Levine et al., 2016, Sec. 5.1, arXiv:1504.00702).
     """
     height, width, maps = logits.shape[1:]
     identity = tf.reshape(tf.constant(IDENTITY, logits.dtype), [1, 2, 3])
@@ -179,7 +143,8 @@ class LocationNetwork(keras.layers.Layer):
     """The policy over locations: a Gaussian around an MLP of the state.
 
     `mean = tanh(f_l(h))`, `l' ~ N(mean, std^2 I)`, `l = clip(l', -1, 1)`. The log-probability is
-    that of l', since l has no density at the border, where many samples end.
+    that of l', since l has no density at the border, where many samples end (Mnih et al., 2014,
+    Sec. 3.1-3.2, arXiv:1406.6247).
 
     Args:
         state_dim: Width of the state.
@@ -187,15 +152,8 @@ class LocationNetwork(keras.layers.Layer):
         std: Standard deviation along each axis; 1 is half the image.
 
     Call arguments:
-        hidden: `[B, state_dim]`. The gradient of `log_prob` flows to it unless it is given as
-            `stop_gradient`.
+        hidden: `[B, state_dim]`; the gradient of `log_prob` flows to it.
         seed: int32 `[2]`, stateless; None takes the mean.
-
-    Output:
-        `Aim`.
-
-    References:
-        Mnih et al. (2014), Sec. 3.1-3.2, arXiv:1406.6247.
     """
 
     def __init__(self, state_dim: int, hidden_dim: int, std: float, **kwargs) -> None:
@@ -228,20 +186,17 @@ def gaussian(mean: tf.Tensor, std: float):
     return tfp.distributions.MultivariateNormalDiag(mean, std * tf.ones_like(mean))
 
 
-_SCAN_RADIUS = 6.0  # pixels from a digit's centre: half of its stroke, drawn in 20 x 20
-
-
 def given_locations(
     config: GlimpseConfig,
-    batch: Mapping[str, tf.Tensor],
+    rows: tf.Tensor,
     seed: tf.Tensor,
     random_share: tf.Tensor | float = 0.0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Places glimpses that are given, and says which they are.
 
     Args:
-        config: Of the model.
-        batch: `images` `[B, S, S, 1]`; for oracle locations `centres` `[B, D, 2]`, normalised.
+        config: Settings of the model.
+        rows: B, number of images.
         seed: int32 `[2]`.
         random_share: Share of the rows whose glimpses are in random places, except a first one at
             the centre.
@@ -249,12 +204,10 @@ def given_locations(
     Returns:
         Normalised locations `[T, B, 2]`, and bool `[T, B]`, true where they are used.
     """
-    steps, rows = config.glimpses, tf.shape(batch["images"])[0]
+    steps = config.glimpses
     places, shares = tf.unstack(step_seeds(seed, 2))
     given = 2.0 * uniform([steps, rows, 2], places) - 1.0
-    if config.locations == "oracle":
-        given = scan_locations(batch["centres"], steps, batch["images"].shape[1])
-    if config.locations != "learned":
+    if config.locations == "random":
         return given, tf.ones([steps, rows], tf.bool)
     warm_up = uniform([rows], shares) < random_share
     used = tf.tile(warm_up[tf.newaxis], [steps, 1])
@@ -265,45 +218,17 @@ def given_locations(
     return given, used
 
 
-def scan_locations(centres: tf.Tensor, glimpses: int, image_size: int) -> tf.Tensor:
-    """Locations of an oracle that knows the digits: their centres, then around them.
-
-    Glimpses are divided among the digits of an image, one digit after another. The first on a
-    digit is at its centre, the others on a circle around it.
-
-    Args:
-        centres: `[B, D, 2]`, normalised.
-        glimpses: T.
-        image_size: Side of the images, pixels.
-
-    Returns:
-        `[T, B, 2]`, normalised, in [-1, 1].
-    """
-    digit, offsets = [], []
-    for number, part in enumerate(np.array_split(np.arange(glimpses), centres.shape[1])):
-        for n in range(len(part)):
-            angle = 2.0 * math.pi * (n - 1) / max(len(part) - 1, 1)
-            radius = _SCAN_RADIUS if n else 0.0
-            digit.append(number)
-            offsets.append((radius * math.cos(angle), radius * math.sin(angle)))
-    shifts = 2.0 / (image_size - 1) * np.array(offsets, np.float32)
-    locations = tf.gather(centres, digit, axis=1) + shifts
-    return tf.transpose(tf.clip_by_value(locations, -1.0, 1.0), [1, 0, 2])
-
-
 class GlimpseSensor(keras.layers.Layer):
     """The retina: square patches around a location, each twice as wide as the one before.
 
     Patch k covers `2^k size` pixels with `size` values per side. To avoid aliasing, the image is
     first averaged over blocks of `2^k` pixels, once per image; bilinear sampling then reads the
-    patches from these smaller images. An image is zero beyond its border.
+    patches from these smaller images. An image is zero beyond its border (Mnih et al., 2014,
+    Sec. 3.1 A, arXiv:1406.6247).
 
     Args:
         size: Values along a side of every patch.
         scales: Number of patches.
-
-    References:
-        Mnih et al. (2014), Sec. 3.1 A, arXiv:1406.6247.
     """
 
     def __init__(self, size: int, scales: int, **kwargs) -> None:
@@ -312,23 +237,11 @@ class GlimpseSensor(keras.layers.Layer):
         self.built = True
 
     def pyramid(self, images: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Averages images `[B, H, W, C]` over blocks of 1, 2, 4, ... pixels.
-
-        Returns:
-            `[B, ceil(H / 2^k), ceil(W / 2^k), C]` per scale k.
-        """
+        """Averages over blocks of 1, 2, 4, ... pixels: `[B, ceil(H / 2^k), ceil(W / 2^k), C]`."""
         return tuple(block_means(images, 2**k) for k in range(self.scales))
 
     def call(self, pyramid: tuple[tf.Tensor, ...], location: tf.Tensor) -> tf.Tensor:
-        """Reads the patches around a location, the finest first.
-
-        Args:
-            pyramid: From `pyramid`.
-            location: `[B, 2]`, normalised as in `bilinear`.
-
-        Returns:
-            `[B, size, size, scales C]`, the patches side by side as channels.
-        """
+        """Reads patches around locations `[B, 2]`: `[B, size, size, scales C]`, finest first."""
         height, width = pyramid[0].shape[1:3]
         centre = to_pixels(location, height, width)[..., tf.newaxis]
         offsets = tf.range(self.size, dtype=location.dtype) - (self.size - 1) / 2
@@ -354,22 +267,13 @@ def block_means(images: tf.Tensor, block: int) -> tf.Tensor:
 class GlimpseNetwork(keras.layers.Layer):
     """RAM's glimpse network: features of the patches plus features of the location.
 
-    `g = relu(W2 relu(W1 rho) + W4 relu(W3 l))`, with biases.
+    `g = relu(W2 relu(W1 rho) + W4 relu(W3 l))`, with biases: patches rho `[B, *patch_shape]` and
+    locations l `[B, 2] -> [B, glimpse_dim]` (Mnih et al., 2014, Sec. 4, arXiv:1406.6247).
 
     Args:
         patch_shape: Shape of the sensor's output, without B.
         hidden_dim: Width of the two hidden layers.
         glimpse_dim: Width of g.
-
-    Call arguments:
-        patches: `[B, *patch_shape]`, rho.
-        location: `[B, 2]`, l.
-
-    Output:
-        `[B, glimpse_dim]`.
-
-    References:
-        Mnih et al. (2014), Sec. 4, "Glimpse network", arXiv:1406.6247.
     """
 
     def __init__(
@@ -394,39 +298,29 @@ class GlimpseNetwork(keras.layers.Layer):
 class GatedGlimpseNetwork(keras.layers.Layer):
     """DRAM's glimpse network: features of the patches times features of the location.
 
-    `g = G_image(rho) * G_location(l)`: three convolutions and a hidden layer on the patches, a
-    hidden layer on the location.
+    `g = G_image(rho) * G_location(l)`: three convolutions and a hidden layer on the patches
+    `[B, *patch_shape]`, a hidden layer on the locations `[B, 2]`; `[B, glimpse_dim]` (Ba et al.,
+    2014, Sec. 3.1, arXiv:1412.7755).
 
     Args:
         patch_shape: `(size, size, scales)` of the sensor's output.
-        filters: Widths of the three convolutions, of 5, 3 and 3 pixels per side; the second halves
-            the sides of the patch.
+        filters: Width of the first convolution, of 5 x 5; the other two, of 3 x 3, have twice as
+            many, and the first of these halves the sides of the patch.
         glimpse_dim: Width of g.
-
-    Call arguments:
-        patches: `[B, *patch_shape]`.
-        location: `[B, 2]`.
-
-    Output:
-        `[B, glimpse_dim]`.
-
-    References:
-        Ba et al. (2014), Sec. 3.1, "Glimpse network", arXiv:1412.7755.
     """
 
     def __init__(
         self,
         patch_shape: tuple[int, int, int],
-        filters: tuple[int, int, int],
+        filters: int,
         glimpse_dim: int,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        first, second, third = filters
         layers = [
-            convolution(first, 5),
-            convolution(second, 3, strides=2),
-            convolution(third, 3),
+            convolution(filters, 5),
+            convolution(2 * filters, 3, strides=2),
+            convolution(2 * filters, 3),
             keras.layers.Flatten(),
             keras.layers.Dense(glimpse_dim, "relu"),
         ]

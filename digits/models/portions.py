@@ -14,8 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits.config import PortionsConfig
-from digits.figures import alpha_matrix_figure
-from digits.models import DigitModel, Score, convolution, dense, sequential
+from digits.models import DigitModel, Score, alpha_matrix_figure, convolution, dense, sequential
 from sat_tf.layers.attention import (
     BahdanauAttention,
     Selection,
@@ -43,14 +42,14 @@ class Answers(NamedTuple):
 
     logits: tf.Tensor
     """float32 `[B Q M]`; positive means that the label is there."""
-    alignment_scores: tf.Tensor | None
-    """float32 `[B Q, L]`, of the portions, then the null slot; None without attention."""
-    log_prob: tf.Tensor | None
-    """float32 `[B Q M]`, log p of the slot drawn, 0 if none was; None without attention."""
+    alignment_scores: tf.Tensor
+    """float32 `[B Q, L]`, of the portions, then the null slot."""
+    log_prob: tf.Tensor
+    """float32 `[B Q M]`, log p of the slot drawn, 0 if none was."""
 
 
 class NullSlot(keras.layers.Layer):
-    """A learned annotation beside those of the portions: `[B, P, D] -> [B, P + 1, D]`."""
+    """Appends a learned annotation to those of the portions: `[B, P, D] -> [B, P + 1, D]`."""
 
     def __init__(self, annotation_dim: int, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -69,13 +68,7 @@ class Portions(DigitModel):
     `a_i = CNN(portion_i)`, one CNN for all; for a query `q` (a learned embedding of a label),
     `e_i = v . tanh(W_a a_i + W_h q + b)`, `alpha = softmax(e)`, `z = phi({a_i}, {alpha_i})` and
     `p(label is there) = sigmoid(w . relu(W_z z + W_q q + b))`. Soft and hard attention differ in
-    `phi`. The z of a comparator does not depend on the query: mean, max or sum of the
-    annotations, or the global average of the strip's feature map.
-
-    Args:
-        config: `PortionsConfig`.
-        portions: P.
-        **kwargs: For Keras.
+    `phi`.
 
     References:
         Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), arXiv:1502.03044.
@@ -85,15 +78,14 @@ class Portions(DigitModel):
         super().__init__(config, **kwargs)
         self.portions = portions
         self.labels = [9] if config.queries == "one" else list(range(10))
-        pooled = config.attention == "gap"
         layers = [
             convolution(config.filters, 3),
             keras.layers.MaxPooling2D(),
             convolution(2 * config.filters, 3),
             keras.layers.MaxPooling2D(),
-            keras.layers.GlobalAveragePooling2D() if pooled else keras.layers.Flatten(),
+            keras.layers.Flatten(),
         ]
-        self.encoder = sequential(layers, (28, 28 * portions if pooled else 28, 1), "encoder")
+        self.encoder = sequential(layers, (28, 28, 1), "encoder")
         features = self.encoder.output_shape[-1]
         self.annotation = dense(features, config.annotation_dim, "relu", name="annotation")
         self.queries = keras.layers.Embedding(len(self.labels), config.query_dim, name="queries")
@@ -101,30 +93,19 @@ class Portions(DigitModel):
         layers = [keras.layers.Dense(config.hidden_dim, "relu"), keras.layers.Dense(1)]
         answered = config.annotation_dim + config.query_dim
         self.answer_layers = sequential(layers, (answered,), "answer")
-        if config.attends:
-            self.null = NullSlot(config.annotation_dim, name="null")
-            self.attention = BahdanauAttention(config.attention_dim, name="attention")
-            self.attention.build((None, config.query_dim), (None, None, config.annotation_dim))
+        self.null = NullSlot(config.annotation_dim, name="null")
+        self.attention = BahdanauAttention(config.attention_dim, name="attention")
+        self.attention.build((None, config.query_dim), (None, None, config.annotation_dim))
         self.objective = PresenceObjective(config)
         self.built = True
 
     def annotate(self, images: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Encodes strips `[B, 28, 28 P, 1]` in [0, 1].
-
-        Returns:
-            Annotations `[B, P, D]`, or `[B, 1, D]` with global average pooling.
-        """
-        pooled = self.config.attention == "gap"
-        features = self.encoder(images if pooled else self._cut(images))
-        annotations = self.annotation(dropout(features, self.config.dropout, seed, _DROPOUT))
-        slots = 1 if pooled else self.portions
-        return tf.reshape(annotations, [-1, slots, self.config.annotation_dim])
-
-    def _cut(self, images: tf.Tensor) -> tf.Tensor:
-        """Cuts strips into their portions, `[B P, 28, 28, 1]`."""
-        height, width = images.shape[1], images.shape[2] // self.portions
-        columns = tf.reshape(images, [-1, height, self.portions, width, 1])
-        return tf.reshape(tf.transpose(columns, [0, 2, 1, 3, 4]), [-1, height, width, 1])
+        """Encodes strips `[B, 28, 28 P, 1]` as annotations `[B, P, D]`."""
+        columns = tf.reshape(images, [-1, 28, self.portions, 28, 1])
+        portions = tf.reshape(tf.transpose(columns, [0, 2, 1, 3, 4]), [-1, 28, 28, 1])
+        features = dropout(self.encoder(portions), self.config.dropout, seed, _DROPOUT)
+        annotations = self.annotation(features)
+        return tf.reshape(annotations, [-1, self.portions, self.config.annotation_dim])
 
     def call(
         self,
@@ -146,23 +127,16 @@ class Portions(DigitModel):
         annotations = self.annotate(images, seed if training else None)
         count = len(self.labels)
         query = tf.tile(self.queries(tf.range(count)), [tf.shape(annotations)[0], 1])
-        if not self.config.attends:
-            reduce = {"max": tf.reduce_max, "sum": tf.reduce_sum}
-            context = reduce.get(self.config.attention, tf.reduce_mean)(annotations, axis=1)
-            return Answers(self._answer(tf.repeat(context, count, axis=0), query), None, None)
         annotations = self.null(annotations)
         scores = self.attention(query, annotations)
         seed = tf.unstack(step_seeds(seed, 1))[0] if selection == "sample" else None
         chosen = attention_weights(tf.repeat(scores, samples, axis=0), selection, seed)
         context = context_vector(annotations, chosen.weights)
-        answers = self._answer(context, tf.repeat(query, samples, axis=0))
-        return Answers(answers, scores, chosen.log_prob)
-
-    def _answer(self, context: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
-        return self.answer_layers(tf.concat([context, query], axis=-1))[:, 0]
+        told = tf.concat([context, tf.repeat(query, samples, axis=0)], axis=-1)
+        return Answers(self.answer_layers(told)[:, 0], scores, chosen.log_prob)
 
     def infer(self, batch: Batch) -> Answers:
-        """Answers without chance: hard attention takes the portion with the largest alpha."""
+        """Answers deterministically: hard attention takes the portion with the largest alpha."""
         hard = self.config.attention == "hard"
         return self(batch["images"], selection="argmax" if hard else "expectation")
 
@@ -177,8 +151,6 @@ class Portions(DigitModel):
         said = tf.cast(tf.reshape(answers.logits, tf.shape(present)) > 0.0, tf.float32)
         right = 100.0 * tf.cast(said == present, tf.float32)
         scores = {"error": Score(100.0 - right), "presence_accuracy": Score(right)}
-        if not self.config.attends:
-            return scores
         found = tf.argmax(by_image(answers.alignment_scores, labels), axis=-1)
         places = self._places(labels)
         place = tf.argmax(places, axis=1)
@@ -190,8 +162,6 @@ class Portions(DigitModel):
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws the matrix of alpha, queries by slots, under each strip."""
-        if not self.config.attends:
-            return []
         answers = self.infer(batch)
         alpha = tf.nn.softmax(by_image(answers.alignment_scores, batch["images"])).numpy()
         present = self.presence(batch["labels"]).numpy()
@@ -222,30 +192,19 @@ class PresenceObjective:
     def __init__(self, config: PortionsConfig) -> None:
         self.config = config
         self.hard = config.attention == "hard"
-
-    @property
-    def log_names(self) -> tuple[str, ...]:
-        """Keys of `Terms.means`."""
-        names = ("alpha_entropy",) if self.config.attends else ()
-        return (*names, "reward") if self.hard else names
+        self.log_names = ("alpha_entropy", "reward") if self.hard else ("alpha_entropy",)
 
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
         del global_size
         config = self.config
         samples, selection = (config.samples, "sample") if self.hard else (1, "expectation")
-        answers = model(
-            batch["images"],
-            selection=selection,
-            samples=samples,
-            seed=replica_seed(seed),
-            training=True,
-        )
+        options = {"selection": selection, "samples": samples, "seed": replica_seed(seed)}
+        answers = model(batch["images"], **options, training=True)
         present = tf.repeat(tf.reshape(model.presence(batch["labels"]), [-1]), samples)
         log_lik = -tf.nn.sigmoid_cross_entropy_with_logits(present, answers.logits)
-        loss, means = -tf.reduce_mean(log_lik), {}
-        if config.attends:
-            means["alpha_entropy"] = tf.reduce_mean(entropy_share(answers.alignment_scores))
+        loss = -tf.reduce_mean(log_lik)
+        means = {"alpha_entropy": tf.reduce_mean(entropy_share(answers.alignment_scores))}
         if self.hard:
             means["reward"] = tf.reduce_mean(log_lik)
             log_prob = by_sample(answers.log_prob[:, tf.newaxis], samples)

@@ -5,20 +5,20 @@ Shapes: B images, T glimpses, K classes, N width of a state.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from digits.config import DRAMConfig, GlimpseConfig, RAMConfig
-from digits.figures import glimpse_figure
 from digits.models import (
     DigitModel,
     Reading,
     Score,
     convolution,
     dense,
+    glimpse_figure,
     predicted_class,
     sequential,
 )
@@ -44,8 +44,6 @@ from sat_tf.objectives.estimators import (
 from sat_tf.ops import fold_in, replica_seed, step_seeds
 from sat_tf.train_step import Batch, Terms, weighted
 
-State = Any
-
 
 class Glimpses(NamedTuple):
     """A sequence of glimpses, time second, and the answer after it."""
@@ -69,17 +67,18 @@ class RecurrentAttention(DigitModel):
 
     The policy aims each glimpse from the present state, so every location drawn is looked at. The
     networks that answer learn from `log p(y | glimpses)`, those that aim from the reward alone
-    (`GlimpseObjective`); a subclass defines both and keeps the policy's gradient out of the first.
+    (`GlimpseObjective`); a subclass defines both and keeps the policy's gradient out of the first:
+    `begin(images)` and `advance(patches, location, state)` return the state, a nest of `[B, ...]`,
+    `aiming(state)` the input of policy and baseline, `[B, N]`, and `answer(state)` the logits.
 
     Args:
-        config: Of the model.
+        config: Settings of the model.
         image_size: Side of the square images, pixels.
         aiming_dim: N, width of the state that aims.
         **kwargs: For Keras.
 
     Call arguments:
-        batch: `images` `[B, image_size, image_size, 1]`, `labels` int `[B]`; oracle locations
-            need `centres` `[B, D, 2]`, those of the image's D digits, normalised.
+        images: `[B, image_size, image_size, 1]`.
     """
 
     def __init__(self, config: GlimpseConfig, image_size: int, aiming_dim: int, **kwargs) -> None:
@@ -102,29 +101,9 @@ class RecurrentAttention(DigitModel):
         """The weights of policy and baseline, which learn from rewards."""
         return self.locator.trainable_variables + super().separately_clipped
 
-    # --- defined by a subclass ---
-
-    def begin(self, images: tf.Tensor) -> State:
-        """Returns the state before the first glimpse: a nest of `[B, ...]`."""
-        raise NotImplementedError
-
-    def advance(self, patches: tf.Tensor, location: tf.Tensor, state: State) -> State:
-        """Returns the state after a glimpse."""
-        raise NotImplementedError
-
-    def aiming(self, state: State) -> tf.Tensor:
-        """Returns the input of policy and baseline, `[B, N]`; the policy's gradient flows to it."""
-        raise NotImplementedError
-
-    def answer(self, state: State) -> tf.Tensor:
-        """Returns the logits `[B, K]` of the last state."""
-        raise NotImplementedError
-
-    # --- glimpses ---
-
     def call(
         self,
-        batch: Batch,
+        images: tf.Tensor,
         seed: tf.Tensor,
         sample: bool = True,
         random_share: tf.Tensor | float = 0.0,
@@ -132,14 +111,13 @@ class RecurrentAttention(DigitModel):
         """Takes the glimpses of a batch of images.
 
         Args:
-            batch: See the class.
+            images: `[B, image_size, image_size, 1]`.
             seed: int32 `[2]`, stateless.
             sample: Draw locations; False takes the means of the policy.
             random_share: Share of the images whose glimpses are in random places.
         """
-        images, steps = batch["images"], self.config.glimpses
-        locations = fold_in(seed, 0)
-        given, is_given = given_locations(self.config, batch, locations, random_share)
+        rows, locations = tf.shape(images)[0], fold_in(seed, 0)
+        given, is_given = given_locations(self.config, rows, locations, random_share)
         pyramid, state = self.sensor.pyramid(images), self.begin(images)
 
         def step(inputs_t, state):
@@ -153,29 +131,25 @@ class RecurrentAttention(DigitModel):
 
         shapes = ([2], [], [2], [self.locator.state_dim])
         outputs = tuple(tf.TensorSpec([None, *shape], tf.float32) for shape in shapes)
-        inputs = (given, is_given, step_seeds(fold_in(seed, 1), tf.constant(steps)))
+        steps = tf.constant(self.config.glimpses)
+        inputs = (given, is_given, step_seeds(fold_in(seed, 1), steps))
         taken, state = unroll(step, state, inputs, outputs)
         drawn = 1.0 - tf.cast(is_given, tf.float32)
         return Glimpses(*map(batch_first, (*taken, drawn)), self.answer(state))
 
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images at the policy's mean locations; random first locations are fixed ones."""
-        locations, patches, logits = self._look({"images": images}, tf.zeros([2], tf.int32))
+        locations, patches, logits = self._look(images, tf.zeros([2], tf.int32))
         # The centre of pixel 0 is half a pixel from the border.
         centres = to_pixels(locations, self.image_size, self.image_size) + 0.5
         offsets = 0.5 * self.config.glimpse_size * tf.constant(CORNERS)
         corners = (centres[:, :, tf.newaxis] + offsets) / self.image_size
         return Reading(corners, patches, logits)
 
-    def _look(self, batch: Batch, seed: tf.Tensor) -> list[tf.Tensor]:
-        """Takes the policy's mean glimpses one by one, keeping what is seen at each.
-
-        Returns:
-            Locations `[B, T, 2]`, patches `[B, T, size, size, scales]`, and logits `[B, T, K]` of
-            the state after each glimpse.
-        """
-        given, is_given = given_locations(self.config, batch, seed)
-        pyramid, state = self.sensor.pyramid(batch["images"]), self.begin(batch["images"])
+    def _look(self, images: tf.Tensor, seed: tf.Tensor) -> list[tf.Tensor]:
+        """Takes the policy's mean glimpses: locations, patches, and logits after each."""
+        given, is_given = given_locations(self.config, tf.shape(images)[0], seed)
+        pyramid, state = self.sensor.pyramid(images), self.begin(images)
         looks = []
         for t in range(self.config.glimpses):
             aimed = self.locator(self.aiming(state)).location
@@ -185,12 +159,10 @@ class RecurrentAttention(DigitModel):
             looks.append((location, patches, self.answer(state)))
         return [tf.stack(parts, axis=1) for parts in zip(*looks, strict=True)]
 
-    # --- evaluation ---
-
     def scores(self, batch: Batch, seed: tf.Tensor) -> dict[str, Score]:
         """Scores a batch at the policy's mean locations, and at sampled ones (percent; nats)."""
-        labels = batch["labels"]
-        mean, sampled = self(batch, seed, sample=False).logits, self(batch, seed).logits
+        images, labels = batch["images"], batch["labels"]
+        mean, sampled = self(images, seed, sample=False).logits, self(images, seed).logits
         wrong = lambda logits: tf.cast(predicted_class(logits) != labels, tf.float32)  # noqa: E731
         return {
             "error": Score(100.0 * wrong(mean)),
@@ -200,7 +172,7 @@ class RecurrentAttention(DigitModel):
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws the path of mean locations over each image, and the patches of each glimpse."""
-        looks = self._look(batch, fold_in(seed, 0))
+        looks = self._look(batch["images"], fold_in(seed, 0))
         locations, patches, logits = (part.numpy() for part in looks)
         titles = map(self.verdict, batch["labels"].numpy(), logits[:, -1].argmax(-1))
         drawn = zip(batch["images"].numpy()[..., 0], locations, patches, titles, strict=True)
@@ -211,19 +183,8 @@ class RAM(RecurrentAttention):
     """The recurrent attention model.
 
     `h_t = f(h_{t-1}, g_t)`, `l_{t+1} ~ N(f_l(stop_gradient(h_t)), std^2 I)`,
-    `y = softmax(f_a(h_T))`.
-
-    Args:
-        config: Of the model.
-        image_size: Side of the square images, pixels.
-        classes: K.
-        **kwargs: For Keras.
-
-    Call arguments:
-        batch: See `RecurrentAttention`.
-
-    References:
-        Mnih et al. (2014), arXiv:1406.6247.
+    `y = softmax(f_a(h_T))` with K `classes` (Mnih et al., 2014, arXiv:1406.6247). Called as
+    `RecurrentAttention`.
     """
 
     def __init__(self, config: RAMConfig, image_size: int, classes: int = 10, **kwargs) -> None:
@@ -276,40 +237,31 @@ class DRAM(RecurrentAttention):
     `l_{n+1} ~ N(E(r2_n), std^2 I)`, `y = softmax(O(r1_N))`; `r1_0 = 0`, `r2_0 = C(coarse image)`,
     or zero without context. The context tells where to look, not what is there: the classifier
     sees nothing of the upper network, which learns, with the context, from the policy's gradient
-    alone; that gradient ends at r1.
-
-    Arguments are those of `RAM`.
-
-    References:
-        Ba et al. (2014), arXiv:1412.7755.
+    alone; that gradient ends at r1 (Ba et al., 2014, arXiv:1412.7755).
     """
 
     def __init__(self, config: DRAMConfig, image_size: int, classes: int, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)
-        filters = (config.glimpse_filters, 2 * config.glimpse_filters, 2 * config.glimpse_filters)
         self.glimpse_network = GatedGlimpseNetwork(
-            self.patch_shape, filters, config.glimpse_dim, name="glimpse"
+            self.patch_shape, config.glimpse_filters, config.glimpse_dim, name="glimpse"
         )
         self.lower = keras.layers.LSTMCell(config.hidden_dim, name="lower")
         self.lower.build((None, config.glimpse_dim))
         self.upper = keras.layers.LSTMCell(config.hidden_dim, name="upper")
         self.upper.build((None, config.hidden_dim))
         self.classifier = dense(config.hidden_dim, classes, name="classifier")
-        self.context_network = self._context_network() if config.context else None
+        self.context_network = None
+        if config.context:
+            width, side = config.context_filters, -(-image_size // config.context_block)
+            layers = [
+                convolution(width, 5),
+                convolution(width, 3, strides=2),
+                convolution(width, 3, strides=2),
+                keras.layers.Flatten(),
+                keras.layers.Dense(config.hidden_dim, "tanh"),
+            ]
+            self.context_network = sequential(layers, (side, side, 1), "context")
         self.built = True
-
-    def _context_network(self) -> keras.Sequential:
-        """Makes the context network, C: three convolutions, the last two of stride 2."""
-        config = self.config
-        width, side = config.context_filters, -(-self.image_size // config.context_block)
-        layers = [
-            convolution(width, 5),
-            convolution(width, 3, strides=2),
-            convolution(width, 3, strides=2),
-            keras.layers.Flatten(),
-            keras.layers.Dense(config.hidden_dim, "tanh"),
-        ]
-        return sequential(layers, (side, side, 1), "context")
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
@@ -367,7 +319,7 @@ class GlimpseObjective:
         if config.random_steps:
             done = tf.cast(model.optimizer.iterations, tf.float32) / config.random_steps
             share = tf.maximum(1.0 - done, 0.0)
-        glimpses = model(batch, replica_seed(seed), random_share=share)
+        glimpses = model(batch["images"], replica_seed(seed), random_share=share)
         labels = batch["labels"]
         log_lik = -tf.nn.sparse_softmax_cross_entropy_with_logits(labels, glimpses.logits)
         correct = tf.cast(predicted_class(glimpses.logits) == labels, tf.float32)

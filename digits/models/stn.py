@@ -1,4 +1,4 @@
-"""The Spatial Transformer, and a classifier that sees images through it, a mask, or nothing."""
+"""The Spatial Transformer, and a classifier that sees images through it or as they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from digits.config import STNConfig
-from digits.figures import side_by_side
 from digits.models import (
     ClassificationObjective,
     DigitModel,
@@ -19,6 +18,7 @@ from digits.models import (
     dense,
     predicted_class,
     sequential,
+    side_by_side,
 )
 from digits.models.glimpses import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
 from sat_tf.ops import dropout
@@ -36,18 +36,12 @@ class SpatialTransformer(keras.layers.Layer):
     heat maps' centres if there are any, which lie near the middle at first.
 
     Args:
-        image_size: Side of the square images, pixels.
-        output_size: Side of the output, pixels.
+        image_size: Side of the square images `[B, image_size, image_size, 1]`, pixels.
+        output_size: Side of the output `[B, output_size, output_size, 1]`, pixels.
         filters: Widths of the convolutions.
         hidden_dim: Width of the hidden layer; 0 for none.
         points: Heat maps; 0 for none.
         **kwargs: For Keras; a `dtype` policy is that of the 5 x 5 convolutions alone.
-
-    Call arguments:
-        images: `[B, image_size, image_size, 1]`.
-
-    Output:
-        `[B, output_size, output_size, 1]`, and theta `[B, 2, 3]`.
 
     References:
         Jaderberg et al. (2015), Sec. 3, arXiv:1506.02025; Levine et al. (2016), Sec. 5.1,
@@ -66,9 +60,11 @@ class SpatialTransformer(keras.layers.Layer):
         # Images are sampled in their own precision: bfloat16 cannot tell neighbouring places.
         super().__init__(autocast=False, **kwargs)
         self.output_size, self.points = output_size, points
-        self.convolutions = pooled_convolutions(
-            filters, image_size, self.dtype_policy, "convolutions"
-        )
+        layers = []
+        for width in filters:
+            layers.append(keras.layers.AveragePooling2D(2))
+            layers.append(convolution(width, 5, dtype=self.dtype_policy))
+        self.convolutions = sequential(layers, (image_size, image_size, 1), "convolutions")
         grid = self.convolutions.output_shape[1:]
         self.hidden = self.heat_maps = None
         if hidden_dim:
@@ -89,7 +85,7 @@ class SpatialTransformer(keras.layers.Layer):
         self.built = True
 
     def call(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the rectified images and their maps."""
+        """Returns the rectified images and their maps, theta `[B, 2, 3]`."""
         features, read = self.convolutions(images), []
         if self.hidden is not None:
             read.append(self.hidden(features))
@@ -98,20 +94,6 @@ class SpatialTransformer(keras.layers.Layer):
             read.append(tf.reshape(centres, [-1, 2 * self.points]))
         theta = tf.reshape(self.theta(tf.concat(read, axis=-1)), [-1, 2, 3])
         return transform(images, theta, self.output_size, self.output_size), theta
-
-
-def pooled_convolutions(
-    filters: Sequence[int],
-    image_size: int,
-    policy: keras.DTypePolicy,
-    name: str,
-    more: Sequence[keras.layers.Layer] = (),
-) -> keras.Sequential:
-    """Stacks convolutions of 5 x 5, each after a mean over 2 x 2 pixels, and `more` layers."""
-    layers = []
-    for width in filters:
-        layers += [keras.layers.AveragePooling2D(2), convolution(width, 5, dtype=policy)]
-    return sequential([*layers, *more], (image_size, image_size, 1), name)
 
 
 def _towards_centres(points: int) -> Callable[..., tf.Tensor]:
@@ -126,86 +108,28 @@ def _towards_centres(points: int) -> Callable[..., tf.Tensor]:
     return kernel
 
 
-_START = 2.0  # sigmoid(2) = 0.88: nearly all passes before training
-
-
-class SpatialMask(keras.layers.Layer):
-    """Multiplies each pixel by a gate between 0 and 1: `m = sigmoid(f(U))`, `V = m U`.
-
-    `f` has convolutions of 5 x 5, each after a mean over 2 x 2 pixels, and one of 1 x 1; its
-    coarse logits are resized to the image by bilinear interpolation. The last layer starts as a
-    constant. A softmax over the many pixels would dim all of them, and the network behind it
-    could not tell how much is left.
-
-    Call arguments:
-        images: `[B, image_size, image_size, 1]`.
-
-    Output:
-        The masked images and their masks, each `[B, image_size, image_size, 1]`.
-
-    References:
-        Wang and Tax (2016), Sec. 2.4.4, arXiv:1601.06823, for the kind of attention.
-    """
-
-    def __init__(self, image_size: int, filters: Sequence[int] = (20, 20), **kwargs) -> None:
-        super().__init__(autocast=False, **kwargs)
-        self.image_size = image_size
-        start = keras.initializers.Constant(_START)
-        logits = keras.layers.Conv2D(
-            1, 1, kernel_initializer="zeros", bias_initializer=start, name="logits"
-        )
-        self.localisation = pooled_convolutions(
-            filters, image_size, self.dtype_policy, "localisation", [logits]
-        )
-        self.built = True
-
-    def call(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the masked images and their masks."""
-        logits = tf.image.resize(self.localisation(images), [self.image_size, self.image_size])
-        mask = tf.sigmoid(logits)
-        return images * mask, mask
-
-
 class STN(DigitModel):
-    """`log p(y | CNN(V))`, V the image, seen through its affine map or its mask if any.
+    """`log p(y | CNN(V))`, V the image, seen through its affine map if it has attention.
 
     The CNN has two convolutions of 5 x 5, each before a maximum over 2 x 2 pixels, a hidden layer
-    and the classes. Attention learns from the classification loss alone.
+    and the classes. Attention learns from the classification loss alone (Jaderberg et al., 2015,
+    Sec. 4.1, arXiv:1506.02025).
 
     Args:
-        config: Of the model.
+        config: Settings of the model.
         image_size: Side of the square images, pixels.
         classes: K.
         **kwargs: For Keras; a `dtype` policy is that of the 5 x 5 convolutions alone.
-
-    Call arguments:
-        images: `[B, image_size, image_size, 1]`.
-
-    Output:
-        Logits `[B, K]`, and V `[B, h, w, 1]`.
-
-    References:
-        Jaderberg et al. (2015), Sec. 4.1, arXiv:1506.02025.
     """
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, autocast=False, **kwargs)
         self.image_size, policy = image_size, self.dtype_policy
-        side, filters = image_size, (config.localisation_filters,) * 2
-        self.attention = None
+        side, self.attention = image_size, None
         if config.attention == "transformer":
-            side = config.output_size
-            self.attention = SpatialTransformer(
-                image_size,
-                side,
-                filters,
-                config.localisation_dim,
-                config.localisation_points,
-                dtype=policy,
-                name="transformer",
-            )
-        elif config.attention == "mask":
-            self.attention = SpatialMask(image_size, filters, dtype=policy, name="mask")
+            side, filters = config.output_size, (config.localisation_filters,) * 2
+            sizes = (image_size, side, filters, config.localisation_dim, config.localisation_points)
+            self.attention = SpatialTransformer(*sizes, dtype=policy, name="transformer")
         layers = [
             convolution(config.filters, 5, dtype=policy),
             keras.layers.MaxPooling2D(2),
@@ -220,7 +144,7 @@ class STN(DigitModel):
         self.built = True
 
     def call(self, images: tf.Tensor, seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes logits and V; there is dropout if a seed is given."""
+        """Computes logits `[B, K]` and V `[B, h, w, 1]`; there is dropout if a seed is given."""
         seen = images if self.attention is None else self.attention(images)[0]
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
@@ -231,7 +155,7 @@ class STN(DigitModel):
         Raises:
             ValueError: The model has no Spatial Transformer.
         """
-        if self.config.attention != "transformer":
+        if self.attention is None:
             expected = "transformer, which looks at a part of the image"
             raise invalid_value("attention", expected, self.config.attention)
         seen, theta = self.attention(images)
@@ -253,7 +177,7 @@ class STN(DigitModel):
         return {"error": Score(100.0 * wrong), "nll": Score(nll)}
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
-        """Draws each image beside V."""
+        """Draws each image and V."""
         logits, seen = self(batch["images"])
         titles = map(self.verdict, batch["labels"].numpy(), predicted_class(logits).numpy())
         pairs = zip(batch["images"].numpy()[..., 0], seen.numpy()[..., 0], strict=True)

@@ -1,13 +1,12 @@
-"""The page's second view, on which one draws digits: its files, and its models' answers as data.
+"""The page's second view, for drawing digits: its files, and its models' answers as data.
 
-Nothing here loads TensorFlow, or a graph before its first drawing.
+No TensorFlow; a graph is loaded for its first drawing.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -17,27 +16,24 @@ from typing import Any
 import numpy as np
 
 import digits
-from digits.reader import CARD, DigitReader, load_reader, packed_graph, read_facts
+from digits.reader import CARD, DigitReader, load_reader, packed_graph, read_manifest
 
 NAME, TITLE = "digits", "Digits"
 FILES = resources.files(__package__)
 
 
 class Model:
-    """A published digit model on the page, loaded by its first drawing.
-
-    Args:
-        folder: Of the model.
+    """A published digit model on the page, loaded from its folder for the first drawing.
 
     Attributes:
-        facts: What the view asks for first: `name`, `system` and `digits` of a drawing.
+        facts: `name`, `system` and `digits` of a drawing, for the view's choice of models.
 
     Raises:
         RunError: The model's manifest is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
-        known = read_facts(folder)
+        known, _ = read_manifest(folder)
         self.facts = {"name": folder.name, "system": known.system, "digits": known.digits}
         self._load = functools.lru_cache(1)(lambda: load_reader(folder))
 
@@ -64,10 +60,10 @@ def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
     """Reads a drawing.
 
     Returns:
-        `image` (base64 of `size` x `size` bytes, what the model was given), `size`, `frame` (its
-        place in the drawing), `answers`, and `steps`: of each look `corners` (of the finest patch,
-        as shares of the image), `patches` (base64 each, the finest first), `side` (of a patch,
-        pixels) and `probabilities` of the answers.
+        `image` (the model's, base64 of `size` x `size` bytes), `size`, `frame` (its place in the
+        drawing), `answers`, and `steps`: of each look `corners` (of the finest patch, as shares of
+        the image), `patches` (base64 each, the finest first), `side` (of a patch, pixels) and
+        `probabilities` of the answers.
 
     Raises:
         ValueError: The drawing cannot be read.
@@ -97,14 +93,7 @@ def _bytes(values: np.ndarray) -> str:
 
 
 def add_to_site(folders: Mapping[str, Path], site: Path) -> dict[str, str]:
-    """Adds the view to a page without a server.
-
-    Args:
-        folders: Published models by name.
-        site: The site's folder, in which the runtime is.
-
-    Returns:
-        `path` and `title` of the view.
+    """Adds the view of published models by name to a static page, and returns its path and title.
 
     Raises:
         RunError: A model is damaged.
@@ -115,8 +104,9 @@ def add_to_site(folders: Mapping[str, Path], site: Path) -> dict[str, str]:
     runtime = max(path.stat().st_size for path in (site / "litert").glob("*.packed"))
     shown = []
     for name, folder in folders.items():
-        facts, graph = read_facts(folder), packed_graph(folder)
-        path = models / f"{name}-{hashlib.sha256(graph).hexdigest()[:16]}.npz"
+        facts, digest = read_manifest(folder)
+        graph = packed_graph(folder, digest)
+        path = models / f"{name}-{digest[:16]}.npz"
         path.write_bytes(graph)
         if (folder / CARD).is_file():
             path.with_suffix(".md").write_bytes((folder / CARD).read_bytes())

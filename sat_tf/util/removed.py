@@ -41,7 +41,8 @@ REMOVED: dict[str, str] = {
     "serving.web --host": "the page is for this machine; others get `serving.export_web`'s",
     "serving.web --allow-host": "the page is for this machine; others get `serving.export_web`'s",
     "serving.web --export": "name its folder with `--run-dir`",
-    "sat-tf export": "use `sat-tf export-saved-model`, `export-litert` or `export-web`",
+    "sat-tf export": "use `sat-tf export-saved-model`, `export-litert` or `export-web`; a digit "
+    "run becomes a LiteRT graph by `python -m digits.publish RUN OUT`",
     "--boxes *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "training.compare --score-tokens": "evaluate all runs with it",
@@ -50,6 +51,18 @@ REMOVED: dict[str, str] = {
     "serving.bulk --format": "captions are written as Parquet",
     "serving.bulk --batch-size": "Spark divides the images itself",
     "serving.bulk --chunk-size": "Spark divides the images itself",
+    "digits.train --recipe *_paper": "give the paper's sizes as flags, see `--help`",
+    "digits.train --recipe mask_cluttered": "take `stn_cluttered`; the mask is at commit 8563600a",
+    "digits.* --model.attention mask": "take `transformer`; the mask is at commit 8563600a",
+    "digits.* --model.attention mean": "take `soft` or `hard`; others are at commit 8563600a",
+    "digits.* --model.attention max": "take `soft` or `hard`; others are at commit 8563600a",
+    "digits.* --model.attention sum": "take `soft` or `hard`; others are at commit 8563600a",
+    "digits.* --model.attention gap": "take `soft` or `hard`; others are at commit 8563600a",
+    "digits.* --model.locations oracle": "take `random`; the oracle is at commit 8563600a",
+    "digits.publish --check": "`digits.evaluate` scores the run",
+    "digits.publish --data-dir": "publishing reads no digits",
+    "digits.publish --split": "publishing reads no digits",
+    "digits.publish --licence": "edit the card, README.md in OUT",
 }
 """What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
 

@@ -49,12 +49,6 @@ def train(
     return training.train(config, run_dir, data_dir, say=say)
 
 
-@pytest.fixture
-def make_mnist():
-    """`write_mnist`, for tests that spoil the file."""
-    return write_mnist
-
-
 @pytest.fixture(scope="session")
 def mnist(tmp_path_factory) -> Path:
     """A folder of made-up digits."""

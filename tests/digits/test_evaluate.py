@@ -29,3 +29,15 @@ def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_p
     assert report_of(tmp_path)["evaluated_with"] == "--model.samples 6"
     assert main([*flags, "--model.hidden_dim", "5"]) == 2
     assert "do not fit" in capsys.readouterr().err
+
+
+def test_a_folder_with_figures_of_something_else_is_refused(
+    hard_digits_run, mnist, tmp_path, capsys
+):
+    mine = tmp_path / "figures" / "00.png"
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine")
+    flags = ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), "--out", str(tmp_path)]
+    assert main(flags) == 2
+    assert "`--out`: expected a folder without `figures`" in capsys.readouterr().err
+    assert mine.read_bytes() == b"mine"

@@ -29,17 +29,16 @@ def ram_run(tmp_path_factory, mnist):
 
 
 @pytest.mark.slow
-def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_path, capsys):
+def test_a_run_is_published_with_its_error_and_its_command(ram_run, tmp_path):
     out = tmp_path / "ram_mine"
-    assert main([str(ram_run), str(out), "--check", "--data-dir", str(mnist)]) == 0
-    assert "of 20 dev examples are wrong" in capsys.readouterr().out
+    assert main([str(ram_run), str(out)]) == 0
     assert {path.name for path in out.iterdir()} == {MANIFEST, GRAPH, CARD}
     assert sum(path.stat().st_size for path in out.iterdir()) < 50_000
     card = (out / CARD).read_text("utf-8")
     report = json.loads((ram_run / "evaluation/dev/report.json").read_text("utf-8"))
     assert f"- dev: {report['error']:.2f} % of 20 examples, by epoch 1 of the 1 trained" in card
     assert "MNIST" in card and "CC BY-SA 3.0" in card and "## Not for" in card
-    assert "python -m digits.train --recipe ram_28" in card and "With them" in card
+    assert "python -m digits.train --recipe ram_28" in card
     reader = digits.load(out)
     assert reader.facts.recipe == "ram_28" and reader.facts.looks == 2
 
@@ -53,7 +52,7 @@ def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_ru
     old = json.loads((random / "report.json").read_text())
     path = RunFolder(run).evaluation("dev") / "report.json"
     path.write_text(json.dumps(old | {"split": "dev", "weights_sha256": "0" * 64}))
-    card = make_card(run, read_digit_config(run), "mine", None, "", RunFolder(run).weights_sha256())
+    card = make_card(run, read_digit_config(run), "mine", RunFolder(run).weights_sha256())
     assert "- The evaluation on dev is of earlier weights: left out." in card
     assert f"- test: {old['error']:.2f} % of {old['examples']} examples" in card
     assert "with `--model.locations random`" in card

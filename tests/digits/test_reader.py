@@ -38,22 +38,12 @@ def test_a_graph_reads_what_the_model_reads(readers, system, shape):
     assert reading.answer == reader.facts.answers[reading.probabilities[-1].argmax()]
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (None, "No such file or directory"),
-        (b"a text", "none of the formats"),
-        (encode(Image.new("L", (40, 40)), "PNG"), "there is no ink in it"),
-    ],
-    ids=["missing", "text", "no ink"],
-)
-def test_what_is_wrong_with_a_drawing_is_said_with_its_name(readers, tmp_path, content, says):
+def test_an_error_of_a_drawing_names_its_file(readers, tmp_path):
     path = tmp_path / "seven.png"
-    if content is not None:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=f"^Cannot read the drawing: .*{says}"):
-            readers["ram"].read(content)
-    with pytest.raises(ValueError, match=rf"^Cannot read the drawing '.*seven\.png': .*{says}"):
+    with pytest.raises(ValueError, match=r"^Cannot read the drawing '.*seven\.png': No such file"):
+        readers["ram"].read(path)
+    path.write_bytes(encode(Image.new("L", (40, 40)), "PNG"))
+    with pytest.raises(ValueError, match=r"seven\.png': there is no ink in it"):
         readers["ram"].read(path)
 
 
@@ -69,7 +59,7 @@ def test_pretrained_models_are_found_by_name_and_read_without_tensorflow():
         digits.load("ram_mime")
 
 
-def test_a_run_is_not_loaded_but_published(tmp_path):
+def test_a_run_has_to_be_published_first(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RunError, match=r"is a run: `python -m digits\.publish"):
         digits.load(tmp_path)
@@ -78,7 +68,6 @@ def test_a_run_is_not_loaded_but_published(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"system": "cnn"}, "cnn"),
         ({"surplus": 1}, "surplus"),
         ({"format": 1}, "has format 1, this version reads 2"),
         ({"size": 0}, "got 0"),

@@ -25,23 +25,20 @@ from training.train import main as train_captioner
 HARD = ("--recipe", "digits_queries_hard")
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_parses_to_itself(name):
-    assert parse(["--recipe", name]).config == RECIPES[name]
-    assert RECIPES[name].recipe == name
+def test_every_recipe_parses_to_itself():
+    for name, recipe in RECIPES.items():
+        assert parse(["--recipe", name]).config == recipe
 
 
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
         (["--recipe", "digits_firm"], "digits_firm"),
-        (["--recipe", "digits_soft", "--model.samplse", "3"], "--model.samplse"),
+        (["--recipe", "ram_28_paper"], "`--recipe ram_28_paper` was removed"),
         (["--recipe", "digits_soft", "--encoder.name", "vgg19"], "--encoder.name"),
         (["--recipe", "digits_soft", "--model.samples", "1"], "`--model.samples`"),
-        (["--recipe", "digits_soft", "--fit.epochs", "0"], "`--fit.epochs`"),
         (["--recipe", "ram_28", "--optimizer.weight_decay", "1"], "`--optimizer.weight_decay`"),
         (["--recipe", "ram_28", "--fit.precision", "bfloat16"], "--fit.precision"),
-        (["--recipe", "stn_rts", "--fit.precision", "float16"], "--fit.precision"),
     ],
 )
 def test_a_wrong_flag_is_an_error_that_names_it(capsys, argv, named):

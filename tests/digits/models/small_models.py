@@ -40,18 +40,4 @@ def batch(size=B, image_size=SIZE):
     return {
         "images": tf.constant(rng.uniform(size=[size, image_size, image_size, 1]), tf.float32),
         "labels": tf.constant(rng.integers(0, 10, size), tf.int32),
-        "centres": tf.constant(rng.uniform(-1, 1, [size, 1, 2]), tf.float32),
     }
-
-
-def losses(model, **changed):
-    with tf.GradientTape() as tape:
-        loss, logs = terms_of(model, batch() | changed)
-    variables = named(model)
-    return loss, logs, tape.gradient(loss, variables)
-
-
-def named(model):
-    """Weights by the attribute that has them, in the order of the model."""
-    layers = model.saved_layers().items()
-    return {f"{name}/{v.path}": v for name, layer in layers for v in layer.trainable_variables}

@@ -13,7 +13,6 @@ from training.run.strategy import make_strategy
 
 MODELS = {
     "stn": lambda: STN(STNConfig(output_size=8, filters=2, hidden_dim=4), 12, classes=7),
-    "mask": lambda: STN(STNConfig(attention="mask", filters=2, hidden_dim=4), 12, classes=7),
     "portions": lambda: Portions(PortionsConfig(filters=1, annotation_dim=4, attention="hard"), 2),
 }
 """Constructors of small models."""

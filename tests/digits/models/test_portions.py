@@ -68,19 +68,6 @@ def test_soft_attention_is_its_equations(queries):
     assert len(answers.logits) == row + 1 == 2 * len(model.labels)
 
 
-@pytest.mark.parametrize("kind", ["mean", "max", "sum"])
-def test_comparators_see_the_annotations_without_regard_to_the_query(kind):
-    model, batch = make_model(attention=kind, queries="all"), make_batch()
-    answers = model(batch["images"])
-    assert answers.alignment_scores is None
-    for number, image in enumerate(batch["images"].numpy()):
-        context = getattr(annotations_of(model, image), kind)(axis=0)
-        for row, query in enumerate(model.queries.embeddings.numpy()):
-            wanted = answer(model, context, query)
-            got = answers.logits[10 * number + row]
-            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
-
-
 def test_hard_attention_takes_what_it_drew(monkeypatch):
     model, batch, drawn = make_model(attention="hard"), make_batch(), [0, 2]
     monkeypatch.setattr("sat_tf.layers.attention.multinoulli", Prescribed([[s] for s in drawn]))

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from digits.config import DRAMConfig
 from digits.models.recurrent_attention import DRAM
-from tests.digits.models.small_models import SEED, SIZE, B, T, batch, losses, make, spread, terms_of
+from tests.digits.models.small_models import SEED, SIZE, B, T, batch, make, spread, terms_of
 
 
 def test_the_first_glimpse_is_in_the_middle_and_the_others_are_the_policys():
-    looks = make()(batch(), SEED)
+    looks = make()(batch()["images"], SEED)
     assert looks.location.shape == (B, T, 2)
     np.testing.assert_array_equal(looks.location[:, 0], np.zeros([B, 2]))
     np.testing.assert_array_equal(looks.drawn, np.tile([0.0, 1.0, 1.0], [B, 1]))
@@ -20,10 +20,10 @@ def test_the_first_glimpse_is_in_the_middle_and_the_others_are_the_policys():
 
 
 def test_the_first_glimpse_may_be_random_or_learned():
-    looks = make(first_location="random")(batch(), SEED)
+    looks = make(first_location="random")(batch()["images"], SEED)
     assert np.ptp(looks.location[:, 0]) > 0.5
     np.testing.assert_array_equal(looks.drawn[:, 0], np.zeros(B))
-    looks = make(first_location="learned")(batch(), SEED)
+    looks = make(first_location="learned")(batch()["images"], SEED)
     np.testing.assert_array_equal(looks.drawn, np.ones([B, T]))
 
 
@@ -31,7 +31,7 @@ def test_mean_locations_do_not_depend_on_the_seed_and_samples_do():
     model = make()
 
     def locations(seed, sample):
-        return model(batch(), tf.constant(seed), sample=sample).location.numpy()
+        return model(batch()["images"], tf.constant(seed), sample=sample).location.numpy()
 
     np.testing.assert_array_equal(locations([0, 1], False), locations([0, 2], False))
     np.testing.assert_array_equal(locations([0, 1], True), locations([0, 1], True))
@@ -39,20 +39,20 @@ def test_mean_locations_do_not_depend_on_the_seed_and_samples_do():
     assert np.any(locations([0, 1], True) != locations([0, 1], False))
 
 
-@pytest.mark.parametrize("locations", ["random", "oracle"])
-def test_locations_that_are_given_teach_the_policy_nothing(locations):
-    model = make(locations=locations)
-    looks = model(batch(), SEED)
-    np.testing.assert_array_equal(looks.drawn, np.zeros([B, T]))
-    _, _, gradients = losses(model)
-    policy = [g for name, g in gradients.items() if "locator" in name]
+def test_random_locations_teach_the_policy_nothing():
+    model = make(locations="random")
+    np.testing.assert_array_equal(model(batch()["images"], SEED).drawn, np.zeros([B, T]))
+    with tf.GradientTape() as tape:
+        loss, _ = terms_of(model, batch())
+    layers = model.locator, model.glimpse_network
+    policy, seen = tape.gradient(loss, [layer.trainable_variables for layer in layers])
     assert len(policy) == 4 and not any(np.any(g) for g in policy)
-    assert any(np.any(g) for name, g in gradients.items() if "glimpse" in name)
+    assert any(np.any(g) for g in seen)
 
 
 def half_right(model, data):
     """The batch with labels of which every other one is the model's answer."""
-    logits = model(data, SEED).logits.numpy()
+    logits = model(data["images"], SEED).logits.numpy()
     labels = (logits.argmax(axis=-1) + [0, 1, 0, 1]) % logits.shape[-1]
     return data | {"labels": tf.constant(labels, tf.int32)}
 
@@ -63,7 +63,7 @@ def test_the_loss_is_the_estimators_by_hand():
     values.assign(tf.random.stateless_normal(values.shape, [1, 2]))
     data = half_right(model, batch())
     loss, logs = terms_of(model, data)
-    looks, labels = model(data, SEED), data["labels"].numpy()
+    looks, labels = model(data["images"], SEED), data["labels"].numpy()
     log_lik = tf.nn.log_softmax(looks.logits).numpy()[np.arange(B), labels]
     correct = np.array([1.0, 0.0, 1.0, 0.0])
     drawn, value = looks.drawn.numpy(), model.baseline(looks.aiming).numpy()
@@ -87,23 +87,23 @@ def make_dram(**settings):
     return spread(DRAM(DRAMConfig(**sizes | settings), image_size=24, classes=55))
 
 
-def dram_batch():
-    return batch(image_size=24)
+def dram_images():
+    return batch(image_size=24)["images"]
 
 
 def test_the_context_aims_the_first_glimpse():
-    first = make_dram()(dram_batch(), SEED, sample=False).location[:, 0].numpy()
+    first = make_dram()(dram_images(), SEED, sample=False).location[:, 0].numpy()
     assert np.ptp(first, axis=0).min() > 0.0
-    without = make_dram(context=False)(dram_batch(), SEED, sample=False).location[:, 0].numpy()
+    without = make_dram(context=False)(dram_images(), SEED, sample=False).location[:, 0].numpy()
     np.testing.assert_array_equal(without, np.tile(without[:1], [B, 1]))
 
 
 def test_the_answer_sees_nothing_of_the_context():
-    model = make_dram(locations="oracle")
-    before = model(dram_batch(), SEED)
+    model = make_dram(locations="random")
+    before = model(dram_images(), SEED)
     for weight in model.context_network.weights:
         weight.assign(weight + 1.0)
-    after = model(dram_batch(), SEED)
+    after = model(dram_images(), SEED)
     assert np.any(before.aiming != after.aiming)
     np.testing.assert_array_equal(before.logits, after.logits)
 

@@ -53,26 +53,10 @@ def test_the_sampler_is_the_papers_double_sum():
 
 
 def test_rows_and_columns_are_read_as_the_points_they_make():
-    images, rng = make_images(channels=3), np.random.default_rng(1)
-    x, y = rng.uniform(-3.0, 9.0, [2, 2, 4])
-    points = np.stack([np.repeat(x[:, np.newaxis], 4, 1), np.repeat(y[..., np.newaxis], 4, 2)], -1)
-    images, x, y, points = map(tf.constant, (images, x, y, points))
-    with tf.GradientTape(persistent=True) as tape:
-        for source in (images, x, y, points):
-            tape.watch(source)
-        found, expected = bilinear_sample_grid(images, x, y), bilinear_sample(images, points)
-        weights = rng.normal(size=found.shape)
-        totals = tf.reduce_sum(weights * found), tf.reduce_sum(weights * expected)
+    images, (x, y) = make_images(channels=3), np.random.default_rng(1).uniform(-3, 9, [2, 2, 4])
+    points = np.stack(np.broadcast_arrays(x[:, np.newaxis], y[..., np.newaxis]), axis=-1)
+    found, expected = bilinear_sample_grid(images, x, y), bilinear_sample(images, points)
     np.testing.assert_allclose(found, expected, atol=1e-12)
-    by_pixel = [tape.gradient(total, images) for total in totals]
-    np.testing.assert_allclose(by_pixel[0], by_pixel[1], atol=1e-12)
-    by_point = tape.gradient(totals[1], points)
-    np.testing.assert_allclose(
-        tape.gradient(totals[0], x), tf.reduce_sum(by_point[..., 0], axis=1), atol=1e-10
-    )
-    np.testing.assert_allclose(
-        tape.gradient(totals[0], y), tf.reduce_sum(by_point[..., 1], axis=2), atol=1e-10
-    )
 
 
 @pytest.mark.parametrize("far", [1.4, 50.0, 1e30])

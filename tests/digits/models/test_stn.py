@@ -1,4 +1,4 @@
-"""The Spatial Transformer and the mask; the classifier behind either, and without."""
+"""The Spatial Transformer, and the classifier with it and without."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from digits.config import STNConfig
 from digits.models.glimpses import centres_of_mass
-from digits.models.stn import STN, SpatialMask, SpatialTransformer
+from digits.models.stn import STN, SpatialTransformer
 from tests.digits.models.small_models import batch, terms_of
 
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -41,17 +41,6 @@ def test_with_heat_maps_it_starts_at_the_mean_of_their_centres(hidden_dim):
     assert all(np.any(gradient.numpy()) for gradient in gradients)
 
 
-def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
-    layer, images = SpatialMask(12, filters=(2, 3)), batch()["images"]
-    kernel, bias = layer.localisation.get_layer("logits").weights
-    kernel.assign(np.random.default_rng(1).normal(size=kernel.shape))
-    bias.assign([0.0])
-    masked, mask = layer(images)
-    assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
-    assert np.all(mask > 0) and np.all(mask < 1)
-    np.testing.assert_allclose(masked, images * mask, rtol=1e-6)
-
-
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
 
 
@@ -63,17 +52,13 @@ def test_the_classifier_sees_what_attention_makes_of_the_image():
     images = batch(image_size=16)["images"]
     logits, seen = make()(images)
     assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
-    masked = make(attention="mask")
-    np.testing.assert_allclose(masked(images)[1], images * masked.attention(images)[1], rtol=1e-6)
     np.testing.assert_array_equal(make(attention="none")(images)[1], images)
 
 
-@pytest.mark.parametrize("attention", ["transformer", "mask"])
-def test_the_classifiers_loss_teaches_where_to_look(attention):
-    model = make(attention=attention)
+def test_the_classifiers_loss_teaches_where_to_look():
+    model = make()
     with tf.GradientTape() as tape:
         loss, logs = terms_of(model, batch(image_size=16))
-    of = model.attention
-    layer = of.theta if attention == "transformer" else of.localisation.get_layer("logits")
-    assert all(np.any(g) for g in tape.gradient(loss, layer.trainable_variables))
+    weights = model.attention.theta.trainable_variables
+    assert all(np.any(gradient) for gradient in tape.gradient(loss, weights))
     assert set(logs) == set(model.objective.log_names)

@@ -1,10 +1,10 @@
-"""The second view as a person meets it: draw a digit, step through the glimpses; keys, a phone."""
+"""The second view in a browser: draw a digit, step through the glimpses; keys, a phone."""
 
 import numpy as np
 import pytest
 
+from digits import page as digits_page
 from tests.browser import browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
-from tests.digits.page.scripted import CENTRES, CONFIGS, HALF, ScriptedDigits, view_of
 from tests.serving.web.page_fixtures import listening, page_of
 from tests.serving.web.scripted_model import ScriptedModel
 
@@ -12,13 +12,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def models():
-    return {name: ScriptedDigits(config) for name, config in CONFIGS.items()}
-
-
-@pytest.fixture(scope="module")
-def address(models):
-    with listening(page_of(view_of(models), soft=ScriptedModel())) as url:
+def address():
+    with listening(page_of(digits_page.models(), soft=ScriptedModel())) as url:
         yield url
 
 
@@ -51,22 +46,13 @@ def wait_for_answer(page, text: str = "It reads 7") -> None:
     page.locator("#answer").filter(has_text=text).wait_for()
 
 
-def shown_box(page) -> np.ndarray:
-    """Left, top, right and bottom of the present glimpse, shares of what the model was given."""
-    box, stage = (page.locator(name).bounding_box() for name in ("#boxes .now", "#boxes"))
-    low = np.array([box["x"] - stage["x"], box["y"] - stage["y"]])
-    side = np.array([box["width"], box["height"]])
-    return np.concatenate([low, low + side]) / stage["width"]
-
-
-def assert_box(page, look: int) -> None:
-    centre = np.array(CENTRES[look])
-    expected = np.concatenate([centre - HALF, centre + HALF])
-    np.testing.assert_allclose(shown_box(page), expected, atol=0.02)
+def assert_glimpse(page, number: int) -> None:
+    assert f"Glimpse {number} of 6" in page.locator("#said").inner_text()
+    assert page.locator("#boxes .past").count() == number - 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_digit_drawn_by_the_mouse_is_read_with_boxes(open_page, address, models, scheme):
+def test_a_digit_drawn_by_the_mouse_is_read_with_boxes(open_page, address, scheme):
     page = open_page(address, scheme=scheme)
     paper = page.locator("#paper")
     assert page.locator("#result").is_hidden()
@@ -74,11 +60,8 @@ def test_a_digit_drawn_by_the_mouse_is_read_with_boxes(open_page, address, model
     draw(page, (0.3, 0.2), (0.7, 0.2), (0.5, 0.8))
     assert np.abs(grey(paper) - before).max() > 80  # ink that is seen
     wait_for_answer(page)
-    assert_box(page, len(CENTRES) - 1)
-    assert "Glimpse 3 of 3" in page.locator("#said").inner_text()
-    ink = np.argwhere(models["ram"].images[-1] > 0.5)
-    assert np.ptp(ink, axis=0).max() == pytest.approx(19, abs=1)  # white on black, in both schemes
-    assert page.locator(".bars .best").inner_text().split() == ["7", "90", "%"]
+    assert_glimpse(page, 6)
+    assert page.locator(".bars .best").inner_text().split()[0] == "7"
 
 
 def test_arrow_keys_go_from_glimpse_to_glimpse(open_page, address):
@@ -86,14 +69,13 @@ def test_arrow_keys_go_from_glimpse_to_glimpse(open_page, address):
     page.get_by_role("button", name="Write a 7").click()
     wait_for_answer(page)
     page.get_by_role("button", name="Glimpse 3").focus()
-    for key, look in (("Home", 0), ("ArrowRight", 1), ("ArrowLeft", 0), ("End", 2)):
+    for key, number in (("Home", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 6)):
         page.keyboard.press(key)
-        assert_box(page, look)
-        assert f"Glimpse {look + 1} of 3" in page.locator("#said").inner_text()
+        assert_glimpse(page, number)
     page.get_by_role("button", name="Back").click()
-    assert_box(page, 1)
+    assert_glimpse(page, 5)
     page.get_by_role("button", name="Play").click()
-    page.locator("#said").filter(has_text="Glimpse 3 of 3").wait_for()
+    page.locator("#said").filter(has_text="Glimpse 6 of 6").wait_for()
     page.get_by_role("button", name="Play").wait_for()
 
 
@@ -106,7 +88,7 @@ def test_the_keyboard_alone_draws_and_reads(open_page, address):
     while page.evaluate(FOCUSED) != "Write a 2":
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    wait_for_answer(page)
+    wait_for_answer(page, "It reads 2")
     reached = []
     while "Glimpse 3" not in reached:
         page.keyboard.press("Tab")
@@ -115,37 +97,29 @@ def test_the_keyboard_alone_draws_and_reads(open_page, address):
     assert "play" in reached
 
 
-def test_two_digits_are_written_one_after_the_other(open_page, address, models):
+def test_two_digits_are_written_one_after_the_other(open_page, address):
     page = open_page(address)
     page.get_by_label("Glimpses of two digits").check()
-    page.get_by_role("button", name="Write a 3").click()
+    page.get_by_role("button", name="Write a 4").click()
     assert "Now the second digit" in page.locator("#said").inner_text()
     page.get_by_role("button", name="Write a 7").click()
-    wait_for_answer(page, "It reads 3 and 7")
-    ink = models["dram"].images[-1] > 0.5
-    assert ink[:, :30].any() and ink[:, 30:].any()
+    wait_for_answer(page, "It reads 4 and 7")
     assert page.locator("#boxes .coarse").count() == 2  # three scales
     assert page.locator(".bars li").count() == 5
 
 
-def test_the_transformer_shows_its_quadrilateral_and_turns_the_paper(open_page, address, models):
+def test_the_transformer_shows_its_quadrilateral_and_turns_the_paper(open_page, address):
     page = open_page(address)
     page.get_by_label("A digit transformed").check()
     wait_for_answer(page)  # it writes a digit of its own
+    assert page.locator("#steps").is_hidden() and page.locator("#boxes .now").is_visible()
+    upright = page.locator("#said").inner_text()
+    assert upright.startswith("Turned by")
     with page.expect_response("**/api/digits"):
-        page.get_by_role("button", name="Write a 1").click()
-    wait_for_answer(page)
-    upright = models["stn"].images[-1]
-    np.testing.assert_allclose(shown_box(page), [0.1, 0.1, 0.9, 0.9], atol=0.02)
-    assert page.locator("#steps").is_hidden()
-    assert "Turned by -45°" in page.locator("#said").inner_text()
-    with page.expect_response("**/api/digits"):
-        page.get_by_label("Turn").fill("60")
-    wait_for_answer(page)
-    widths = [
-        np.ptp(np.argwhere(image > 0.5)[:, 1]) for image in (upright, models["stn"].images[-1])
-    ]
-    assert widths[1] > widths[0] + 5
+        page.get_by_label("Turn").fill("30")
+    page.wait_for_function(
+        "(said) => document.querySelector('#said').textContent !== said", arg=upright
+    )
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
