@@ -90,7 +90,7 @@ def test_the_keyboard_alone_draws_and_reads(open_page, address):
     page.keyboard.press("Enter")
     wait_for_answer(page, "It reads 2")
     reached = []
-    while "Glimpse 3" not in reached:
+    while "Glimpse 6" not in reached:
         page.keyboard.press("Tab")
         reached.append(page.evaluate(FOCUSED))
         assert len(reached) < 20
