@@ -22,7 +22,6 @@ from sat_tf.inference.confidence import remark
 from sat_tf.util.commands import exit_status, json_line, parse_flags, printable
 from sat_tf.util.errors import invalid_value
 from serving import channel
-from serving.address import parse_server
 from serving.channel import Connection, ServingError
 
 __all__ = ["CaptionClient", "Connection", "ServedCaption", "ServingError"]
@@ -306,6 +305,18 @@ def run(arguments: Arguments) -> int:
                     figure = figure if drawn else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
+
+
+def parse_server(text: str) -> tuple[str, int]:
+    """Reads HOST:PORT.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise invalid_value("server", "HOST:PORT", repr(text))
+    return host.strip("[]"), int(port)
 
 
 def _read_file(path: Path) -> bytes | str:

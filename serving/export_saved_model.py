@@ -76,8 +76,7 @@ def export(captioner: TrainedCaptioner, out: Path, search: SearchConfig | None =
         OSError: `out` cannot be written to.
     """
     from serving.model_card import write_card
-    from serving.saved_model import save_signatures, write_warmup
-    from serving.signatures import make_signatures
+    from serving.signatures import make_signatures, save_signatures, write_warmup
 
     check_repeatable(captioner)
     search = search or captioner.config.search

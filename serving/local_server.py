@@ -7,9 +7,11 @@ Serving's alone.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from dataclasses import dataclass
@@ -21,7 +23,6 @@ import tyro
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import Range, check_fields
-from serving.address import check_port
 from serving.versions import GRAPH_FILE, find_versions
 
 _DAY = 86_400
@@ -84,6 +85,30 @@ def run(arguments: Arguments) -> int:
         pass
     server.stop(arguments.grace_seconds)
     return 0
+
+
+def check_port(host: str, port: int) -> None:
+    """Checks that a server can listen on a port; 0 is any free one.
+
+    Raises:
+        ValueError: There is no such port.
+        OSError: It cannot, for example because another server does.
+    """
+    if not 0 <= port <= 65535:
+        raise invalid_value("--port", "0 to 65535", port)
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as probe:
+            # As servers do: a port whose last connections are still closing is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        advice = "check `--host` and `--port`"
+        if error.errno == errno.EADDRINUSE:
+            advice = "stop the server that listens there, or choose another port with `--port`"
+        raise OSError(
+            f"Cannot listen on port {port} of {host} ({error.strerror}): {advice}."
+        ) from error
 
 
 def newest_version(export_dir: Path) -> tuple[int, Path]:

@@ -16,7 +16,7 @@ from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.run_folder import RunFolder, outdated_note
 from sat_tf.text.vocabulary import SPECIAL_TOKENS
 from sat_tf.util.fields import to_dict
-from serving.saved_model import MODEL_NAME
+from serving.signatures import MODEL_NAME
 from serving.versions import CARD_FILE
 
 _INTRODUCTION = """# Image captioner

@@ -26,7 +26,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-from serving.saved_model import load_session
+from sat_tf.util.files import literal_path
 from serving.versions import WARM_UP_FILE
 
 MAX_ROWS = 32
@@ -241,7 +241,11 @@ class Servable:
 
     def __init__(self, path: Path, version: int | None = None, max_bytes: int = MAX_BYTES) -> None:
         self.version, self._max_bytes = version or int(path.name), max_bytes
-        self._session, loaded = load_session(path)
+        config = tf.compat.v1.ConfigProto()
+        config.gpu_options.allow_growth = True
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        with self._session.graph.as_default(), literal_path(path) as folder:
+            loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], str(folder))
         self.described = dict(loaded.signature_def)
         self._session.graph.finalize()
         if (path / WARM_UP_FILE).is_file():  # the first call of a kind is slow

@@ -1,4 +1,4 @@
-"""The signatures of an export: a trained captioner as functions of tensors.
+"""The signatures of an export, a trained captioner as functions of tensors; and their SavedModel.
 
 Shapes: B batch, K hypotheses of the beam, T words with <end> (`max_length + 1`), h x w the grid of
 the attention maps. Every output leads with B and is padded to K and T, as server-side batching
@@ -7,8 +7,14 @@ needs it.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding
@@ -16,8 +22,10 @@ from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.confidence import UNFAMILIAR, Confidence, Familiarity, Limits
 from sat_tf.search import FLOOR, Hypotheses
 from sat_tf.text.vocabulary import Vocabulary
-from serving.saved_model import Signature
+from serving.versions import WARM_UP_FILE
 
+MODEL_NAME = "captioner"
+"""The name under which callers ask for a captioner, unless its server has another."""
 SERVING_DEFAULT = "serving_default"
 """Image files in, captions with the attention of the best out."""
 PIXELS = "pixels"
@@ -34,6 +42,23 @@ Outputs = dict[str, tf.Tensor]
 # Each may take `sat_tf.images.MAX_PIXELS` at its worst.
 _DECODED_AT_ONCE = 8
 _DAMAGED = "the file is damaged"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function to export.
+
+    Attributes:
+        name: Its name in the SavedModel.
+        function: `input -> outputs by name`.
+        input: Name, dtype and shape of its one input.
+        filters: The sets of outputs that callers ask for, to be warmed up; an empty one is all.
+    """
+
+    name: str
+    function: Callable[[tf.Tensor], dict[str, tf.Tensor]]
+    input: tf.TensorSpec
+    filters: Sequence[Sequence[str]] = ((),)
 
 
 def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[Signature]:
@@ -251,3 +276,66 @@ def _confidence(known: Confidence, found: Hypotheses, familiarity: tf.Tensor) ->
     evidence = tf.stack([found.log_probs[:, 0], tokens, share, familiarity], axis=-1)
     logit = known.bias + tf.linalg.matvec(evidence, tf.constant(known.slopes))
     return tf.sigmoid(logit) * tf.minimum(familiarity / UNFAMILIAR, 1.0)
+
+
+def save_signatures(
+    signatures: Sequence[Signature], folder: Path
+) -> dict[str, tf.types.experimental.ConcreteFunction]:
+    """Writes the SavedModel into a draft; returns each signature's traced function.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    from keras.export import ExportArchive
+
+    # No `track(model)`, which would store every weight twice: variables are found by their use.
+    archive = ExportArchive()
+    functions = {
+        signature.name: archive.add_endpoint(signature.name, signature.function, [signature.input])
+        for signature in signatures
+    }
+    traced = {name: function.get_concrete_function() for name, function in functions.items()}
+    with writing_errors(folder.parent):
+        archive.write_out(str(folder), verbose=False)
+    return traced
+
+
+def write_warmup(folder: Path, signatures: Sequence[Signature], image_size: int) -> None:
+    """Writes requests into a draft, which TF Serving runs before it lets clients at the version.
+
+    The first call of each set of outputs costs a few hundred milliseconds, so each has a record:
+    an image of a colour gradient.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    path = folder / WARM_UP_FILE
+    path.parent.mkdir(exist_ok=True)
+    ramp = tf.linspace(0.0, 255.0, image_size)
+    image = tf.stack([*tf.meshgrid(ramp, ramp), tf.zeros([image_size, image_size])], axis=-1)
+    image = tf.cast(image, tf.uint8)
+    with writing_errors(folder.parent), tf.io.TFRecordWriter(str(path)) as writer:
+        for signature in signatures:
+            spec = signature.input
+            example = tf.io.encode_jpeg(image) if spec.dtype == tf.string else image
+            tensor = tf.make_tensor_proto(example[tf.newaxis].numpy(), spec.dtype)
+            for outputs in signature.filters:
+                request = predict_pb2.PredictRequest(output_filter=outputs)
+                request.model_spec.name = MODEL_NAME
+                request.model_spec.signature_name = signature.name
+                request.inputs[spec.name].CopyFrom(tensor)
+                log = prediction_log_pb2.PredictLog(request=request)
+                record = prediction_log_pb2.PredictionLog(predict_log=log)
+                writer.write(record.SerializeToString())
+
+
+@contextlib.contextmanager
+def writing_errors(out: Path) -> Iterator[None]:
+    """Raises TensorFlow's errors of files that cannot be written below `out` as an `OSError`.
+
+    For writing alone: tracing a model raises the same types, for want of memory for example.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(f"The export cannot be written to {out}: {error.message}") from error

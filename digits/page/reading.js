@@ -1,7 +1,6 @@
 // Digit models in a worker: a drawing in, what `reading_data` of the server's page returns out. The
 // drawing becomes the model's image as `fit_drawing` of digits/reader.py makes it, to the bit.
-import { download, open, values } from "./litert.js";
-import { unpackGraph } from "./packed.js";
+import { download, open, unpackGraph, values } from "./litert.js";
 import { triangle } from "./pixels.js";
 
 const INK = 64; // of 255; what is fainter does not count as ink

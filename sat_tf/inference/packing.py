@@ -1,7 +1,7 @@
 """Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales; and graphs of them.
 
 Nothing in such a file can be executed. NumPy reads and writes it alone; taking a LiteRT graph apart
-needs LiteRT. A packed graph, which `serving/web/packed.js` unpacks, takes a quarter of its bytes:
+needs LiteRT. A packed graph, which `serving/web/litert.js` unpacks, takes a quarter of its bytes:
 weights that were rounded before give the same integers again, and come back to the last bits; the
 rest stays as it is.
 

@@ -17,7 +17,7 @@ from sat_tf.inference import published
 from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import installation
 from sat_tf.util.fields import PositiveInt, check_fields
-from serving.address import check_port
+from serving.local_server import check_port
 
 _HOST = "127.0.0.1"
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")

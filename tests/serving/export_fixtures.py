@@ -1,7 +1,7 @@
 """Tiny runs, exported once, and the answers of their exports."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +16,8 @@ import sat_tf
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.graphs import write_graphs
 from sat_tf.text.vocabulary import Vocabulary
+from sat_tf.util.files import literal_path
 from serving import export_saved_model
-from serving.saved_model import load_call
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
 from tests.image_files import encode, smooth
@@ -150,6 +150,22 @@ def warm_up_calls(version: Path) -> list[tuple[str, np.ndarray, tuple[str, ...]]
         filters = tuple(sent.output_filter)
         calls.append((sent.model_spec.signature_name, tf.make_ndarray(proto), filters))
     return calls
+
+
+def load_call(version: Path) -> Callable[..., dict[str, np.ndarray]]:
+    """Loads a version into a C++ session: `(signature, input, outputs) -> values by name`."""
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default(), literal_path(version) as folder:
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+
+    def call(name: str, value: np.ndarray, outputs: Collection[str] | None = None) -> dict:
+        signature = loaded.signature_def[name]
+        (feed,) = signature.inputs.values()
+        known = signature.outputs.items()
+        fetches = {key: x.name for key, x in known if outputs is None or key in outputs}
+        return session.run(fetches, {feed.name: value})
+
+    return call
 
 
 def texts_of(value: np.ndarray) -> np.ndarray | list:

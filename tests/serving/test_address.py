@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from serving.address import check_port
+from serving.local_server import check_port
 
 
 def test_a_free_port_passes_and_a_taken_one_is_an_error_that_says_what_to_do():

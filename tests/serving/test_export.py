@@ -8,8 +8,7 @@ import pytest
 
 import sat_tf
 from serving.export_saved_model import export, main
-from serving.saved_model import load_call
-from tests.serving.export_fixtures import write_run
+from tests.serving.export_fixtures import load_call, write_run
 
 FILES = {
     "saved_model.pb",

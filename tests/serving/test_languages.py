@@ -10,10 +10,9 @@ from sat_tf.inference.graphs import write_graphs
 from sat_tf.text.vocabulary import END, Vocabulary
 from serving import bulk, export_saved_model
 from serving.client import read_caption
-from serving.saved_model import load_call
 from serving.signatures import write_captions
 from serving.web.captions import Captioner
-from tests.serving.export_fixtures import write_run
+from tests.serving.export_fixtures import load_call, write_run
 
 CAPTIONS = {
     "zh": ["一个 男人 骑 自行车", "两只 狗 在 草地 上 跑 3.5 米"],

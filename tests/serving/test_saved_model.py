@@ -5,18 +5,17 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from serving.saved_model import Signature, load_session, save_signatures, write_warmup
+from serving.model_server import Servable
+from serving.signatures import Signature, save_signatures, write_warmup
 from serving.versions import write_version
 from tests.full_disk import full_disk
+from tests.serving import toys
 
 
 def test_a_version_is_loaded_from_a_folder_whose_name_looks_like_a_pattern(toy_exports, tmp_path):
     folder = shutil.copytree(toy_exports / "1", tmp_path / "exports [a]*" / "1")
-    session, graph = load_session(folder, threads=1)
-    with session:
-        signature = graph.signature_def["serving_default"]
-        feed, fetch = signature.inputs["image_bytes"].name, signature.outputs["captions"].name
-        assert session.run(fetch, {feed: [b"ok"]})[0, 0] == b"a cat 1"
+    response = Servable(folder).predict(toys.predict_request(b"ok"))
+    assert toys.caption_of(response) == "a cat 1"
 
 
 def a_signature() -> Signature:

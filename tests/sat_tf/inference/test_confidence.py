@@ -135,7 +135,7 @@ def limited(tmp_path_factory):
 def test_every_way_tells_the_same(limited, tmp_path):
     from sat_tf.inference.graphs import write_graphs
     from serving.export_saved_model import export
-    from serving.saved_model import load_call
+    from tests.serving.export_fixtures import load_call
 
     captioner = load_captioner(limited)
     own = captioner.caption(NOISE)

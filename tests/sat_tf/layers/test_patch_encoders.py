@@ -19,7 +19,7 @@ from sat_tf.layers import encoder_names
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
 from sat_tf.text.vocabulary import Vocabulary
-from serving.saved_model import Signature, save_signatures
+from serving.signatures import Signature, save_signatures
 from training import standardize
 from training.run.checkpoints import Checkpoints, Progress
 

@@ -20,7 +20,7 @@ a 5 % rise|2\u00bd dogs|X\u00b2 \u2177|a_b c|1\ufe0f\u20e3 dog|\u039f\u0394\u039
 SPLIT = """async ([sentence, language]) => {
   const reader = document.createElement("textarea");
   reader.innerHTML = sentence;
-  return (await import("./words.js")).tokenize(reader.value, language);
+  return (await import("./captioner.js")).tokenize(reader.value, language);
 }"""
 
 
@@ -28,7 +28,7 @@ SPLIT = """async ([sentence, language]) => {
 def test_sentences_are_split_as_in_python(browser, language):
     page = browser.new_page()
     with served_folder(Path(__file__).parents[3] / "serving" / "web") as address:
-        page.goto(f"{address}words.js")
+        page.goto(f"{address}captioner.js")
         found = [page.evaluate(SPLIT, [sentence, language]) for sentence in SENTENCES]
     page.close()
     assert found == [tokenize(sentence, "words", language) for sentence in SENTENCES]
