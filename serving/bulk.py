@@ -13,8 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +72,6 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Captions the images; returns the exit status."""
     with loading():
-        from sat_tf.inference.litert_captioner import copy_graphs
         from sat_tf.inference.load import load
 
     check_spark()
@@ -92,9 +90,7 @@ def run(arguments: Arguments) -> int:
     spark = open_session("sat_tf bulk captioning", arguments.master)
     try:
         images = read_tables(spark, tables) if tables else to_table(spark, paths)
-        with tempfile.TemporaryDirectory() as graphs:
-            copy_graphs(captioner, Path(graphs))
-            ship(spark, {path.name: path for path in Path(graphs).iterdir()})
+        ship(spark, captioner)
         cores = int(spark.conf.get("spark.task.cpus", "1"))
         caption = functools.partial(
             caption_rows, name=captioner.path.resolve().name, maps=arguments.maps, cores=cores
@@ -156,27 +152,20 @@ def read_tables(spark: SparkSession, names: Sequence[str]) -> DataFrame:
     return table.select(*columns)
 
 
-def ship(spark: SparkSession, files: Mapping[str, Path]) -> None:
-    """Lets Spark copy files to every machine, as an archive in the session's own folder."""
-    folder = tempfile.mkdtemp(dir=spark.sparkContext._temp_dir)
-    archive = Path(folder) / f"{_ARCHIVE}.zip"
-    with zipfile.ZipFile(archive, "w", strict_timestamps=False) as packed:
-        for name, path in files.items():
-            packed.write(path, name)
+def ship(spark: SparkSession, captioner: LiteRTCaptioner) -> None:
+    """Lets Spark copy a captioner's graphs to every machine."""
+    from sat_tf.inference.litert_captioner import copy_graphs
+
+    folder = tempfile.mkdtemp(dir=spark.sparkContext._temp_dir)  # which Spark removes
+    copy_graphs(captioner, Path(folder, "graphs"))
+    archive = shutil.make_archive(f"{folder}/{_ARCHIVE}", "zip", f"{folder}/graphs")
     spark.sparkContext.addArchive(f"{archive}#{_ARCHIVE}")
 
 
 def caption_rows(
     rows: Iterable[Row], name: str, maps: bool, cores: int
 ) -> Iterator[dict[str, Any]]:
-    """Captions rows of path, or of path and content, inside a worker.
-
-    Args:
-        rows: The rows.
-        name: The captioner's name.
-        maps: Return attention too.
-        cores: Threads of an operation.
-    """
+    """Captions rows of path, or of path and content, inside a worker on `cores` threads."""
     from pyspark import SparkFiles
 
     from sat_tf.images.pillow import decode, resize
@@ -203,7 +192,7 @@ def caption_rows(
 
 @functools.cache  # once per process: Spark gives a Python worker one task after another
 def load_graphs(folder: str, cores: int) -> LiteRTCaptioner:
-    """Loads graphs, with what their captioner knows of its limits."""
+    """Loads a captioner on as many threads."""
     from sat_tf.inference.litert_captioner import LiteRTCaptioner
 
     return LiteRTCaptioner(Path(folder), cores)
@@ -245,11 +234,7 @@ def report(spark: SparkSession, output: str) -> int:
 
 
 def check_spark() -> None:
-    """Checks that PySpark, PyArrow and Java are there.
-
-    Raises:
-        OSError: One is missing; the message says how to get it.
-    """
+    """Raises an OSError if PySpark, PyArrow or Java is missing."""
     try:
         import pyarrow  # noqa: F401
         import pyspark  # noqa: F401
@@ -267,12 +252,7 @@ def check_spark() -> None:
 
 
 def open_session(name: str, master: str | None = None) -> SparkSession:
-    """Opens the Spark session of this process.
-
-    Args:
-        name: The application's name.
-        master: `local[2]`, `spark://HOST:PORT`, ...; None for that of `spark-submit`, or all cores
-            of this machine.
+    """Opens the session; without a master that of `spark-submit`, or all cores of this machine.
 
     Raises:
         OSError: The master cannot be reached.

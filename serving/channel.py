@@ -1,18 +1,15 @@
 """TF Serving's Predict without TensorFlow: messages, connections, errors in plain words.
 
-The stubs of tensorflow-serving-api import all of TensorFlow, which takes seconds. The few messages
-of Predict are described here instead, in a descriptor pool of their own; they are the same on the
-wire.
+The stubs of tensorflow-serving-api import TensorFlow, which takes seconds, so the few messages of
+Predict are described here; they are the same on the wire.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,19 +54,17 @@ MESSAGES = {
     "PredictResponse": [(1, "outputs", {"STRING": "Tensor"}), (2, "model_spec", "ModelSpec")],
 }
 
-_STRING = 7
+STRING = 7
+"""The dtype of strings."""
 _VALUES = {  # dtype -> NumPy's, the field of the values
     1: (np.float32, "float_val"),
     3: (np.int32, "int_val"),
-    _STRING: (object, "string_val"),
+    STRING: (object, "string_val"),
     9: (np.int64, "int64_val"),
     10: (np.bool_, "bool_val"),
 }
-_LOG = logging.getLogger(__name__)
 _LOOPBACK = ("localhost", "127.", "::1")
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-_TOO_LARGE = "larger than max"  # in gRPC's words
-_REFUSED = "connection refused"
 # A server that restarts ends its calls in flight; asking for a caption twice changes nothing.
 _RETRIES = {
     "maxAttempts": 5,
@@ -104,8 +99,7 @@ class Connection:
         cert_file: PEM file of the client's certificate, for a server that asks for one. Implies
             `tls`.
         key_file: PEM file of the certificate's private key.
-        timeout: Seconds until the caller gives up, retries and waiting included.
-        wait: Wait for a server that is away; without it, it is an error after a few tries.
+        timeout: Seconds until the caller gives up, retries included.
 
     Raises:
         ValueError: A value is invalid, or only one of `cert_file` and `key_file` is given.
@@ -118,7 +112,6 @@ class Connection:
     cert_file: Path | None = None
     key_file: Path | None = None
     timeout: float = 30.0
-    wait: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= 65535:
@@ -169,22 +162,12 @@ class Connection:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        end = time.monotonic() + self.timeout
         try:
             return method(request, timeout=self.timeout)
         except grpc.RpcError as error:
-            cause = self._explain(error, request)
-            if not (self.wait and _REFUSED in (error.details() or "").lower()):
-                raise cause from error
-        _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
-        try:
-            left = max(end - time.monotonic(), 0.001)
-            return method(request, timeout=left, wait_for_ready=True)
-        except grpc.RpcError as error:
-            late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            raise (cause if late else self._explain(error, request)) from error
+            raise self._explain(error, request.model_spec.name) from error
 
-    def _explain(self, error: grpc.RpcError, request: Any) -> ServingError:
+    def _explain(self, error: grpc.RpcError, model: str) -> ServingError:
         code, details = error.code(), printable(error.details() or "no details")
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             code, message = grpc.StatusCode.UNAVAILABLE, self._explain_unavailable(details)
@@ -195,10 +178,9 @@ class Connection:
             )
         elif code == grpc.StatusCode.NOT_FOUND:
             message = f"{self.address} does not serve this model or version: {details}."
-        elif _TOO_LARGE in details:
+        elif "larger than max" in details:
             message = f"The request or its answer is too large: {details}"
         else:
-            model = request.model_spec.name
             message = f"{self.address} refuses the request to {model!r}: {code.name}: {details}"
         return ServingError(message, code)
 
@@ -212,13 +194,10 @@ class Connection:
                 f"{self.address} is not reached through the proxy that `{proxy}` names: if it "
                 f"needs none, add {self.host} to `no_proxy`. ({details})"
             )
-        if _REFUSED in lower:
-            # gRPC names one address of a host, and a server often listens on one alone.
-            named = self._encrypted and not self.host.replace(".", "").isdigit()
-            hint = ", or TLS fails: try its IP address" if named else ""
+        if "connection refused" in lower:
             return (
-                f"No server answers on {self.address}: is it running{hint}? ({details}) Start a "
-                "local one with `python -m serving.local_server EXPORT`."
+                f"No server answers on {self.address}: is it running? ({details}) Start a local "
+                "one with `python -m serving.local_server EXPORT`."
             )
         if "socket closed" in lower:
             wanted = "a client certificate (--cert, --key)" if self._encrypted else "TLS (--tls)"
@@ -272,19 +251,6 @@ def build_messages(messages: dict[str, list], package: str = "sat_tf.serving") -
 _CLASSES = build_messages(MESSAGES)
 PredictRequest = _CLASSES["PredictRequest"]
 PredictResponse = _CLASSES["PredictResponse"]
-
-
-def make_request(images: Sequence[bytes], model: str, label: str | None = None) -> PredictRequest:
-    """Makes a request for captions of image files."""
-    request = PredictRequest()
-    request.model_spec.name = model
-    if label is not None:
-        request.model_spec.version_label = label
-    tensor = request.inputs["image_bytes"]
-    tensor.dtype = _STRING
-    tensor.tensor_shape.dim.add(size=len(images))
-    tensor.string_val.extend(images)
-    return request
 
 
 def to_array(tensor) -> np.ndarray:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -26,13 +26,11 @@ from serving.channel import Connection, ServingError
 
 __all__ = ["CaptionClient", "Connection", "ServedCaption", "ServingError"]
 
-BATCH_BYTES = 32 * 2**20
-"""Bytes of images in a request, unless a single one is larger."""
+_BATCH, _BATCH_BYTES = 8, 32 * 2**20  # images of a request at most, unless one alone is larger
 
 Outputs = Mapping[str, np.ndarray]
 """Outputs of an export by their names."""
 
-_NEEDED = ("captions", "scores", "valid", "reasons", "words", "lengths")
 _DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
 _LIMITS = ("familiarity", "confidence")
 
@@ -79,10 +77,8 @@ class CaptionClient:
         connection: The server.
         model: The model's name there.
         label: A version by its label, such as `stable` or `canary`; the latest by default.
-        batch_size: Images per request, at most.
 
     Raises:
-        ValueError: `batch_size` is not positive.
         OSError: A certificate file cannot be read.
     """
 
@@ -91,18 +87,14 @@ class CaptionClient:
         connection: Connection | None = None,
         model: str = "captioner",
         label: str | None = None,
-        batch_size: int = 8,
     ) -> None:
-        if batch_size < 1:
-            raise invalid_value("batch_size", "at least 1", batch_size)
-        self.connection, self.model = connection or Connection(), model
+        self.connection, self._model, self._label = connection or Connection(), model, label
         self._channel = self.connection.open()
         self._predict = self._channel.unary_unary(
             channel.PREDICT,
             request_serializer=channel.PredictRequest.SerializeToString,
             response_deserializer=channel.PredictResponse.FromString,
         )
-        self._label, self._batch_size = label, batch_size
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +137,7 @@ class CaptionClient:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        for batch in _split(contents, self._batch_size):
+        for batch in _split(contents):
             sent = [content for content in batch if isinstance(content, bytes)]
             found = iter(self._answer(sent) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
@@ -156,32 +148,38 @@ class CaptionClient:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        # Of an image that cannot be read, neither encoder nor search are run.
-        request = channel.make_request([b""], self.model, self._label)
-        request.model_spec.signature_name = "every_beam"
-        request.output_filter.append("resize")
-        return self._read(request, ("resize",), lambda values, _: _text(values["resize"][0]))
+        # An empty image costs neither the encoder nor the search.
+        return self._ask([b""], lambda values, _: _text(values["resize"][0]), "every_beam")
 
     def _answer(self, batch: list[bytes]) -> list[ServedCaption]:
         def read(values: Outputs, version: int) -> list[ServedCaption]:
             return [read_caption(values, row, version) for row in range(len(batch))]
 
-        return self._read(channel.make_request(batch, self.model, self._label), _NEEDED, read)
+        return self._ask(batch, read)
 
-    def _read(self, request: channel.PredictRequest, needed: Sequence[str], read: Callable):
+    def _ask(self, images: list[bytes], read: Callable[[Outputs, int], Any], signature: str = ""):
         """Returns what `read` makes of the outputs by name and the version that answered."""
+        request = channel.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = self._model, signature
+        if self._label is not None:
+            request.model_spec.version_label = self._label
+        tensor = request.inputs["image_bytes"]
+        tensor.dtype = channel.STRING
+        tensor.tensor_shape.dim.add(size=len(images))
+        tensor.string_val.extend(images)
         response = self.predict(request)
         try:
             values = {name: channel.to_array(tensor) for name, tensor in response.outputs.items()}
-            if missing := [name for name in needed if name not in values]:
-                raise ValueError(f"it sends no {missing[0]}")
             return read(values, response.model_spec.version.value)
+        except KeyError as error:
+            why = f"it sends no {error.args[0]}"
         except (AttributeError, IndexError, TypeError, ValueError) as error:
-            raise ServingError(
-                f"{self.connection.address} does not answer as a captioner of this version does: "
-                f"{error}.",
-                grpc.StatusCode.INTERNAL,
-            ) from error
+            why = str(error)
+        raise ServingError(
+            f"{self.connection.address} does not answer as a captioner of this version does: "
+            f"{why}.",
+            grpc.StatusCode.INTERNAL,
+        )
 
 
 def _text(content: bytes) -> str:
@@ -204,7 +202,7 @@ def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
         score=scores[0],
         alternatives=tuple(pair for pair in zip(texts[1:], scores[1:], strict=True) if pair[0]),
         version=version,
-        reason=_text(values["reasons"][row]) if "reasons" in values else "",
+        reason=_text(values["reasons"][row]),
         words=tuple(_text(word) for word in values["words"][row, 0, :count]),
         language=_text(values["language"][row]) if "language" in values else "",
         **details,
@@ -212,11 +210,10 @@ def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
     )
 
 
-def _split(images: Iterable, most: int) -> Iterator[list]:
-    """Yields batches of at most `most` images and `BATCH_BYTES`, unless one image is larger."""
+def _split(images: Iterable) -> Iterator[list]:
     batch, total = [], 0
     for image in images:
-        if batch and (len(batch) == most or total + len(image) > BATCH_BYTES):
+        if batch and (len(batch) == _BATCH or total + len(image) > _BATCH_BYTES):
             yield batch
             batch, total = [], 0
         batch.append(image)
@@ -242,7 +239,7 @@ class Arguments:
     json: bool = False
     """Print a line of JSON per image."""
     timeout: float = 30.0
-    """Seconds to wait for each request, and for a server that is away."""
+    """Seconds to wait for each request."""
     tls: bool = False
     """Encrypt, and check the server's certificate."""
     ca_file: Path | None = None

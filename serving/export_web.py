@@ -1,6 +1,7 @@
 """Export captioners as a static page: `python -m serving.export_web --run-dir RUN ...`.
 
-The captioners run in the visitor's browser. The folder suits any static host:
+The captioners run in the visitor's browser by their own LiteRT graphs. The folder suits any static
+host:
 
 index.html, page.json        the page, and what it shows
 offline.js                   keeps it for the time without a network
@@ -24,36 +25,27 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import tyro
+from typing import Any
 
 from digits import page as digits_page
 from digits import published_folder
-from sat_tf.config import SearchFlags
 from sat_tf.images import MAX_PIXELS
 from sat_tf.images.pillow import decode
 from sat_tf.inference import published, viewer
-from sat_tf.inference.litert_captioner import LiteRTCaptioner
+from sat_tf.inference.litert_captioner import LiteRTCaptioner, graph_files
+from sat_tf.inference.load import load
 from sat_tf.inference.packing import pack_graph
 from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
-from sat_tf.util.fields import check_fields
 from sat_tf.util.files import sync
-from serving.export_saved_model import check_repeatable
 from serving.versions import make_durable
 from serving.web.captions import OWN, facts_of, named, samples_of, viewer_data
-
-if TYPE_CHECKING:
-    from sat_tf.config import SearchConfig
-    from sat_tf.inference.load import TrainedCaptioner
 
 RUNTIME = "@litertjs/core@2.5.3"
 """The npm package with LiteRT for browsers."""
 RUNTIME_SHA256 = "a97660833e9e7e1063c95e12016718881240b14f7438728a2f62785e912d30fd"
 """Digest of its archive, `litertjs-core-2.5.3.tgz`."""
 
-_AS_TRAINED = SearchFlags()
 _NPM_SECONDS = 60
 _APART = ("ask.js", "offline.js")  # of a server's page, and beside index.html
 _BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal")  # with relaxed SIMD and without
@@ -90,13 +82,8 @@ class Arguments:
     """Published digit models for a second view, by folder or name."""
     out: Path | None = None
     """Folder of the page; `web` in the first captioner's folder by default."""
-    precision: Literal["float32", "float16", "int8"] = "float32"
-    """Weights of the graphs; int8 quantises activations too, as it goes."""
     runtime: Path | None = None
     """Archive of @litertjs/core; by default npm downloads it."""
-    search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
-    inference: Literal["expectation", "argmax"] | None = None
-    """Choice of a location by hard attention; the captioner's own by default."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,21 +94,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Writes the page, prints where it is."""
-    check_fields(arguments.search)
     first = next(iter(arguments.run_dir or arguments.digits), None)
     if first is None:
         raise invalid_value("run_dir", "at least one captioner", "none", flag="--run-dir")
     out = arguments.out or published.output_dir(first) / "web"
-    print("Building the graphs of each captioner, a minute each ...", flush=True)
-    write_site(
-        out,
-        arguments.run_dir,
-        arguments.digits,
-        arguments.runtime,
-        arguments.search,
-        arguments.precision,
-        arguments.inference,
-    )
+    write_site(out, arguments.run_dir, arguments.digits, arguments.runtime)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"Wrote {out}, {size / 1e6:.1f} MB. Put it on any static host; to try it here:")
     print(f"  python -m http.server --bind 127.0.0.1 --directory {out}")
@@ -132,9 +109,6 @@ def write_site(
     runs: Sequence[str | Path],
     digits: Sequence[str | Path] = (),
     runtime: Path | None = None,
-    search: SearchFlags = _AS_TRAINED,
-    precision: str = "float32",
-    inference: str | None = None,
 ) -> Path:
     """Writes captioners as a page without a server, whole or not at all.
 
@@ -143,16 +117,13 @@ def write_site(
         runs: Captioners side by side, see `sat_tf.load`.
         digits: Published digit models of a page of their own.
         runtime: Archive of `RUNTIME`; None takes it from npm.
-        search: Settings of the search to build in.
-        precision: Of the weights.
-        inference: Choice of a location by hard attention; None takes the captioner's.
 
     Returns:
         `out`.
 
     Raises:
-        ValueError: The runtime is missing or another one, LiteRT cannot hold a captioner, or the
-            folder holds something else.
+        RunError: A captioner has no graphs.
+        ValueError: The runtime is missing or another one, or the folder holds something else.
         OSError: It cannot be written.
     """
     out = out.absolute()
@@ -163,20 +134,15 @@ def write_site(
     folders = named(list(map(published.locate, runs)))
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".writing-") as home:
-        draft, made = Path(home, "site"), Path(home, "made")
-        made.mkdir()
+        draft = Path(home, "site")
         _add_runtime(draft / "litert", library)
-        shown, light = [], []
-        for name, folder in folders.items():
-            captioner = _load(folder, inference)
-            baked = search.over(captioner.config.search)
-            light.append(_make(made, name, captioner, baked, precision))
-            shown.append(_add(draft, name, captioner, light[-1], precision))
+        captioners = {name: load(folder, "litert") for name, folder in folders.items()}
+        shown = [_add(draft, name, captioner) for name, captioner in captioners.items()]
         views = [digits_page.add_to_site(drawn, draft)] if drawn else []
         _add_page(draft, shown, views)
         page = facts_of(folders) | {
             "views": views,
-            "samples": _add_samples(draft / "samples", folders, shown, light),
+            "samples": _add_samples(draft / "samples", folders, captioners),
             "captioners": shown,
             "most_pixels": MAX_PIXELS,
         }
@@ -187,16 +153,6 @@ def write_site(
         draft.rename(out)
         sync(out.parent)
     return out
-
-
-def _load(folder: Path, inference: str | None) -> TrainedCaptioner:
-    from sat_tf.inference.load import load_captioner
-
-    captioner = load_captioner(folder)
-    if inference is not None and captioner.config.attention.kind == "hard":
-        captioner.set_inference(inference)
-    check_repeatable(captioner)
-    return captioner
 
 
 def read_runtime(archive: Path | None) -> bytes:
@@ -251,54 +207,41 @@ def _add_runtime(folder: Path, archive: bytes) -> None:
             _write(folder / name, content)
 
 
-def _make(
-    home: Path, name: str, captioner: TrainedCaptioner, search: SearchConfig, precision: str
-) -> LiteRTCaptioner:
-    """Makes the graphs of a captioner in a folder."""
-    from sat_tf.inference.graphs import write_graphs
-    from serving.signatures import known_limits
-
-    folder = home / name
-    write_graphs(folder, captioner, precision, search=search)
-    light = LiteRTCaptioner(folder)
-    light.limits = known_limits(captioner.limits, search)
-    return light
-
-
-def _add(
-    draft: Path, name: str, captioner: TrainedCaptioner, light: LiteRTCaptioner, precision: str
-) -> dict[str, Any]:
+def _add(draft: Path, name: str, captioner: LiteRTCaptioner) -> dict[str, Any]:
     """Adds a captioner by its graphs; returns what its page knows of it."""
     from serving.model_card import write_site_card
 
-    words, config, limits = light.vocabulary, light.config, light.limits
+    words, config, limits = captioner.vocabulary, captioner.config, captioner.limits
     between, pattern, by = words.joining()
     vocabulary = {
         "forms": words.words,
         "join": {"between": between, "pattern": pattern, "by": by.replace("\\", "$")},
     }
+    graphs = {}
+    with tempfile.NamedTemporaryFile(suffix=".tflite") as file:
+        contents = graph_files(captioner.folder).values()
+        for part, content in zip(published.PARTS, contents, strict=True):
+            Path(file.name).write_bytes(content)
+            graphs[part] = _named(draft, part, pack_graph(Path(file.name)), "npz")
     found = {
         "name": name,
-        "kind": captioner.config.attention.kind,
+        "kind": config.attention.kind,
         "lang": words.language or None,
-        "graphs": {
-            part: _named(draft, part, pack_graph(light.folder / f"{part}.tflite"), "npz")
-            for part in published.PARTS
-        },
+        "graphs": graphs,
         "vocabulary": _named(draft, "vocabulary", json.dumps(vocabulary).encode(), "json"),
         "familiarity": None,
         "confidence": None,
         "image_size": config.encoder.image_size,
         "resize": config.encoder.resize,
-        "grid": light.grid if config.attention.kind != "none" else None,
+        "grid": captioner.grid if config.attention.kind != "none" else None,
         **asdict(config.search),
         "forbidden": config.search.forbidden,
     }
     if limits.familiarity is not None:
         found["familiarity"] = _named(draft, "familiarity", limits.familiarity.content(), "json")
-    if limits.confidence is not None:
+    if limits.confidence is not None and limits.confidence.fits(config.search):
         found["confidence"] = {key: getattr(limits.confidence, key) for key in ("bias", "slopes")}
-    write_site_card(draft / "models" / f"{name}.md", captioner, config.search, precision)
+    write_site_card(draft / "models" / f"{name}.md", captioner)
     return found
 
 
@@ -332,18 +275,16 @@ def _add_page(
 
 
 def _add_samples(
-    folder: Path,
-    runs: dict[str, Path],
-    shown: Sequence[Mapping[str, Any]],
-    light: Sequence[LiteRTCaptioner],
+    folder: Path, runs: dict[str, Path], captioners: Mapping[str, LiteRTCaptioner]
 ) -> list[dict[str, str]]:
     """Adds the samples with their captions by the graphs; returns what the page says of them."""
     samples, files = samples_of(runs) if runs else ([], {})
     for name, content in files.items():
         image, answers = decode(content), []
-        for one, captioner in zip(shown, light, strict=True):
-            data = viewer_data(image, captioner.beam(image), one["kind"], one["resize"])
-            answers.append({"model": one["name"]} | data)
+        for model, one in captioners.items():
+            config = one.config
+            data = viewer_data(image, one.beam(image), config.attention.kind, config.encoder.resize)
+            answers.append({"model": model} | data)
         text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"))
         _write(folder / name, content)
         _write(folder / f"{name}.json", text.encode())

@@ -77,8 +77,7 @@ def run(arguments: Arguments) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    servable = Servable(version, number)
-    server = ModelServer(servable, arguments.model, arguments.host, arguments.port)
+    server = ModelServer(Servable(version), arguments.model, arguments.host, arguments.port)
     print(f"Serving {arguments.model} on {server.address}", flush=True)
     # A signal that arrives just before an endless wait begins would be handled only after it.
     while not told.wait(_ROUND_SECONDS):

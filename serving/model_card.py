@@ -13,6 +13,7 @@ import tensorflow as tf
 from sat_tf.config import SearchConfig, other_search
 from sat_tf.inference import published
 from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.litert_captioner import LiteRTCaptioner
 from sat_tf.inference.run_folder import RunFolder, outdated_note
 from sat_tf.text.vocabulary import SPECIAL_TOKENS
 from sat_tf.util.fields import to_dict
@@ -63,13 +64,10 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
     attention, unit = config.attention.kind, captioner.vocabulary.unit
     repeated = f"none of {search.no_repeat_ngram}" if search.no_repeat_ngram else "allowed"
     if attention == "hard":
-        attention += f", location by {captioner.model.selection}"
-    model = captioner.model
-    locations = f"{height} x {width} locations of {model.encoder.annotation_dim}"
-    weights = model.encoder.count_params() + model.decoder.count_params()
+        attention += f", location by {config.attention.selection}"
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     return {
-        "encoder": f"{encoder.name}, {locations}",
+        "encoder": f"{encoder.name}, {height} x {width} locations",
         "image": f"{encoder.image_size} x {encoder.image_size} pixels, by {encoder.resize}",
         "attention": attention,
         "vocabulary": f"{len(captioner.vocabulary) - len(SPECIAL_TOKENS)} {unit}",
@@ -80,7 +78,6 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
         "scores": f"log p / length^{search.length_power:g}",
         "ranked by": f"consensus {search.consensus:g}" if search.consensus else "score",
         "unknown word": "never written" if search.suppress_unknown else "written as <unk>",
-        "weights": f"{weights:,}, {4 * weights / 1e6:.1f} MB",
         "on disk": f"{size / 1e6:.1f} MB",
     }
 
@@ -111,13 +108,12 @@ def write_card(
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def write_site_card(
-    path: Path, captioner: TrainedCaptioner, search: SearchConfig, precision: str
-) -> None:
+def write_site_card(path: Path, captioner: LiteRTCaptioner) -> None:
     """Writes the card of a captioner on a page without a server."""
     title = "# Image captioner\n\n*Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044)"
-    inside = _inside(facts(captioner, search, path.parent) | {"precision": precision})
-    found = ["## Scores", "Before its conversion to LiteRT.", *scores(captioner, search)]
+    search = captioner.config.search
+    inside = _inside(facts(captioner, search, path.parent) | {"precision": captioner.precision})
+    found = ["## Scores", *scores(captioner, search)]
     path.write_text("\n\n".join([title + ", in a browser.", *inside, *found]) + "\n", "utf-8")
 
 
@@ -152,7 +148,7 @@ def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
             continue
         parts += [f"### {report['data']} {report['split']}, {report['images']} images"]
         parts += [_table_of_scores(report), *(f"- {note}" for note in report["notes"])]
-        baked = {**to_dict(search), "attention": captioner.model.selection}
+        baked = {**to_dict(search), "attention": captioner.config.attention.selection}
         parts += filter(None, [other_search(report["search"], baked)])
     if not parts and captioner.path and published.is_published(captioner.path):
         card = published.read_card(captioner.path)

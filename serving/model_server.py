@@ -32,23 +32,19 @@ from serving.versions import WARM_UP_FILE
 MAX_ROWS = 32
 """Images per request, as in TF Serving's `batching.config`."""
 MAX_BYTES = 64 * 2**20
-"""Of a request, and of an input: a few bytes can claim to be a huge tensor."""
+"""Of a request, and of an input."""
 
 _SIGNATURE_FIELD = "signature_def"
 _DEFAULT_SIGNATURE = "serving_default"
 _THREADS = 16
 _MOST_CALLS = 144  # at a time; gRPC refuses more as RESOURCE_EXHAUSTED
 _MAX_SECONDS = 1e6  # threads wait no longer
-_MAX_DIMENSIONS = 32  # TensorFlow's conversion to NumPy crashes on strings of more
-_BYTES_PER_STRING = 24  # kept by the runtime in addition to the characters
-_MESSAGE_BYTES = 1024  # as in TF Serving: gRPC sends messages as headers
+_MESSAGE = 1024  # characters, as in TF Serving: gRPC sends messages as headers
 _PYTHONS_HEADING = "Graph execution error:\n\n"  # before the runtime's own words
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 _SERVING = b"\x08\x01"  # a HealthCheckResponse
 _LOG = logging.getLogger(__name__)
-
-Method = Callable[[protobuf.Message, grpc.ServicerContext], protobuf.Message]
 
 
 class StatusError(Exception):
@@ -73,14 +69,6 @@ def status_of(error: Exception) -> StatusError:
         message = (error.message or type(error).__name__).removeprefix(_PYTHONS_HEADING)
         return StatusError(code, message)
     return StatusError(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
-
-
-def cut(message: str) -> str:
-    """Cuts a message to 1,024 bytes, with a note."""
-    content = message.encode("utf-8", "replace")
-    if len(content) <= _MESSAGE_BYTES:
-        return message
-    return content[:_MESSAGE_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
 
 
 class ModelServer:
@@ -143,15 +131,13 @@ class ModelServer:
 
     def _predict(self, request, context: grpc.ServicerContext):
         self._check(request.model_spec)
-        seconds = context.time_remaining()
-        response = self._servable.predict(request, seconds)
+        response = self._servable.predict(request, context.time_remaining())
         self._fill(response.model_spec)
         return response
 
     def _metadata(self, request, _):
         if not request.metadata_field:
-            message = "GetModelMetadataRequest must specify at least one metadata_field"
-            raise invalid(message)
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
         for field in request.metadata_field:
             if field != _SIGNATURE_FIELD:
                 raise invalid(f"Metadata field {field} is not supported")
@@ -181,10 +167,8 @@ class ModelServer:
             raise invalid("ModelSpec has no name specified.")
         wanted = _wanted_version(spec)
         if spec.name != self._model or wanted not in (None, self._servable.version):
-            latest = wanted is None
-            which = f"Latest({spec.name})" if latest else f"Specific({spec.name}, {wanted})"
-            message = f"Servable not found for request: {which}"
-            raise StatusError(grpc.StatusCode.NOT_FOUND, message)
+            which = f"Latest({spec.name})" if wanted is None else f"Specific({spec.name}, {wanted})"
+            raise StatusError(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {which}")
 
     def _fill(self, spec: ModelSpec) -> None:
         spec.name, spec.version.value = self._model, self._servable.version
@@ -198,7 +182,7 @@ def _wanted_version(spec: ModelSpec) -> int | None:
     return spec.version.value if choice else None
 
 
-def _handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMethodHandler:
+def _handler(request_type: type[protobuf.Message], method: Callable) -> grpc.RpcMethodHandler:
     """Returns a handler that reads a request from bytes, and turns exceptions into statuses."""
 
     def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
@@ -215,7 +199,7 @@ def _handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMe
             status = status_of(error)
             if status is not error and status.code == grpc.StatusCode.INTERNAL:
                 _LOG.exception("A call failed")
-        context.abort(status.code, cut(status.message))
+        context.abort(status.code, status.message[:_MESSAGE])
 
     return grpc.unary_unary_rpc_method_handler(
         answer, response_serializer=lambda response: response.SerializeToString()
@@ -226,12 +210,10 @@ class Servable:
     """A SavedModel in its own session, warmed up.
 
     Args:
-        path: The version's folder.
-        version: Its number; by default the folder's name.
-        max_bytes: Memory that an input may take.
+        path: The version's folder, named by its number.
 
     Attributes:
-        version: Its number.
+        version: The number.
         described: Its signatures by name, as `saved_model.pb` has them.
 
     Raises:
@@ -239,8 +221,8 @@ class Servable:
             fails; TensorFlow raises several types.
     """
 
-    def __init__(self, path: Path, version: int | None = None, max_bytes: int = MAX_BYTES) -> None:
-        self.version, self._max_bytes = version or int(path.name), max_bytes
+    def __init__(self, path: Path) -> None:
+        self.version = int(path.name)
         config = tf.compat.v1.ConfigProto()
         config.gpu_options.allow_growth = True
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
@@ -291,69 +273,45 @@ class Servable:
 
     def _read_inputs(self, signature, inputs) -> dict[str, np.ndarray]:
         """Reads the tensors sent, by their names in the graph."""
-        sent, expected = set(inputs), set(signature.inputs)
-        if len(sent) != len(expected):
-            raise invalid(
-                f"input size does not match signature: {len(sent)}!={len(expected)} "
-                f"len({_listed(sent)}) != len({_listed(expected)}). "
-                f"Sent extra: {_listed(sent - expected)}. "
-                f"Missing but required: {_listed(expected - sent)}."
-            )
-        for alias in sorted(sent - expected):
+        expected = sorted(signature.inputs)
+        for alias in sorted(set(inputs) ^ set(expected)):
             raise invalid(
                 f"input tensor alias not found in signature: {alias}. "
                 f"Inputs expected to be in the set {_listed(expected)}."
             )
         return {
-            signature.inputs[alias].name: self._read(
-                inputs[alias], signature.inputs[alias], alias, n
-            )
-            for n, alias in enumerate(sorted(sent))
+            signature.inputs[alias].name: _read(inputs[alias], signature.inputs[alias], alias, n)
+            for n, alias in enumerate(expected)
         }
 
-    def _read(
-        self,
-        proto: tensor_pb2.TensorProto,
-        expected: meta_graph_pb2.TensorInfo,
-        alias: str,
-        index: int,
-    ) -> np.ndarray:
-        """Reads a tensor, unless it is of another dtype or larger than it may be."""
-        unreadable = invalid(f"tensor parsing error: {alias}")
-        if proto.dtype not in types_pb2.DataType.values() or proto.dtype in _NO_VALUES:
-            raise unreadable
-        if proto.dtype != expected.dtype:
-            wanted, got = (
-                types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
-                for dtype in (expected.dtype, proto.dtype)
-            )
-            raise invalid(f"Expects arg[{index}] to be {wanted} but {got} is provided")
-        sizes = [dim.size for dim in proto.tensor_shape.dim]
-        large = len(sizes) > _MAX_DIMENSIONS or _claimed_bytes(proto, sizes) > self._max_bytes
-        if large or min(sizes, default=0) < 0:
-            raise unreadable
-        try:
-            value = tf.make_ndarray(proto)
-        except (TypeError, ValueError):
-            raise unreadable from None
-        # Of another rank, the first dimension is not a batch: the session names both shapes.
-        shape = expected.tensor_shape
-        is_batch = shape.unknown_rank or len(sizes) == len(shape.dim)
-        if sizes and is_batch and sizes[0] > MAX_ROWS:
-            raise invalid(
-                f"Task size {sizes[0]} is larger than maximum input batch size {MAX_ROWS}"
-            )
-        return value
 
-
-def _claimed_bytes(proto: tensor_pb2.TensorProto, sizes: list[int]) -> int:
-    """Returns the memory that the tensor takes: its last value stands for all that follow."""
-    # A size of 0 does not make up for the others: NumPy refuses [0, 2^62].
+def _read(
+    proto: tensor_pb2.TensorProto, expected: meta_graph_pb2.TensorInfo, alias: str, index: int
+) -> np.ndarray:
+    """Reads a tensor, unless it is of another dtype or rank, or larger than it may be."""
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    if proto.dtype not in types_pb2.DataType.values() or proto.dtype in _NO_VALUES:
+        raise invalid(f"tensor parsing error: {alias}")
+    if proto.dtype != expected.dtype:
+        wanted, got = (
+            types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
+            for dtype in (expected.dtype, proto.dtype)
+        )
+        raise invalid(f"Expects arg[{index}] to be {wanted} but {got} is provided")
+    if len(sizes) != len(expected.tensor_shape.dim):
+        dimensions = len(expected.tensor_shape.dim)
+        raise invalid(f"{alias} has the shape {sizes[:8]}: expected {dimensions} dimensions")
+    if sizes and sizes[0] > MAX_ROWS:
+        message = f"Task size {sizes[0]} is larger than maximum input batch size {MAX_ROWS}"
+        raise invalid(message)
+    # A few bytes can claim to be a huge tensor; a size of 0 does not make up for the others.
     count = math.prod(max(size, 1) for size in sizes)
-    if proto.dtype != types_pb2.DT_STRING:
-        return count * tf.as_dtype(proto.dtype).size
-    longest = len(proto.string_val[-1]) if proto.string_val else 0
-    return count * _BYTES_PER_STRING + max(count - len(proto.string_val), 0) * longest
+    if min(sizes, default=0) < 0 or count * tf.as_dtype(proto.dtype).size > MAX_BYTES:
+        raise invalid(f"tensor parsing error: {alias}")
+    try:
+        return tf.make_ndarray(proto)
+    except (TypeError, ValueError):
+        raise invalid(f"tensor parsing error: {alias}") from None
 
 
 def _chosen_outputs(signature, output_filter) -> list[str]:

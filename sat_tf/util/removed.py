@@ -47,6 +47,13 @@ REMOVED: dict[str, str] = {
     "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "training.compare --score-tokens": "evaluate all runs with it",
     "sat-tf extract": "train: `training.train` fills the feature store itself",
+    "serving.export --*": "use `serving.export_saved_model`, `export_litert` or `export_web`",
+    "serving.export_web --precision": "the page takes the captioner's own graphs; make others "
+    "with `serving.export_litert --precision {value}`",
+    "serving.export_web --beam": "the page takes the captioner's own graphs; make others with "
+    "`serving.export_litert --beam {value}`",
+    "serving.export_web --inference": "the page takes the captioner's own graphs; make others "
+    "with `serving.export_litert --inference {value}`",
     "serving.bulk --export": "name a run or a published captioner with `--run-dir`",
     "serving.bulk --format": "captions are written as Parquet",
     "serving.bulk --batch-size": "Spark divides the images itself",

@@ -1,7 +1,6 @@
 """Calls to a server that is away, comes back, is slow or refuses; encryption."""
 
 import contextlib
-import logging
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ import tensorflow as tf
 
 from serving.channel import PREDICT, PredictRequest, PredictResponse
 from serving.client import CaptionClient, Connection, ServingError
-from serving.model_server import ModelServer, Servable
 from tests.serving.processes import free_ports
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-def predict(connection: Connection, image: bytes = b"ok") -> str:
+def predict(connection: Connection, image: bytes = b"\xff\xd8") -> str:
     """Asks a server for a caption by `connection`."""
     with CaptionClient(connection) as client:
         return client.caption(image).text
@@ -116,30 +114,10 @@ def test_nothing_else_is_tried_again(code, details, message):
     assert len(model.calls) == 1 and caught.value.code == code
 
 
-def test_no_server_is_a_clear_error_at_once_or_after_waiting(caplog):
+def test_no_server_is_a_clear_error():
     (port,) = free_ports(1)
-    connection = Connection(port=port, wait=False)
     with pytest.raises(ServingError, match="No server answers on .* is it running"):
-        predict(connection)
-    assert not caplog.records
-    with pytest.raises(ServingError, match="No server answers on .* is it running"):
-        predict(Connection(port=port, timeout=2.0))
-    assert "Waiting for it, 2 seconds at most" in caplog.text
-
-
-def test_a_server_that_starts_is_waited_for(toy_exports, monkeypatch):
-    (port,), started = free_ports(1), []
-
-    def start(*_) -> None:
-        started.append(ModelServer(Servable(toy_exports / "3"), port=port))
-
-    monkeypatch.setattr(logging.getLogger("serving.channel"), "warning", start)
-    try:
-        assert predict(Connection(port=port, timeout=600)) == "a cat 3"
-    finally:
-        for server in started:
-            server.stop()
-    assert len(started) == 1
+        predict(Connection(port=port))
 
 
 def test_a_proxy_is_passed_by_on_this_machine_and_named_elsewhere(monkeypatch):
@@ -149,7 +127,7 @@ def test_a_proxy_is_passed_by_on_this_machine_and_named_elsewhere(monkeypatch):
         assert predict(Connection(port=port)) == "a cat"
         assert predict(Connection("localhost", port)) == "a cat"
     with pytest.raises(ServingError, match="`http_proxy` names.* add serving.test to `no_proxy`"):
-        predict(Connection("serving.test", 8500, wait=False))
+        predict(Connection("serving.test", 8500))
 
 
 @pytest.mark.parametrize(
@@ -200,13 +178,13 @@ def test_a_trusted_certificate_is_taken(encrypted, certificate):
 )
 def test_an_unknown_certificate_or_none_is_told(encrypted, tls, why):
     with encrypted() as port, pytest.raises(ServingError, match=why):
-        predict(Connection(port=port, tls=tls, wait=False))
+        predict(Connection(port=port, tls=tls))
 
 
 def test_a_server_may_ask_for_a_certificate_of_the_client(encrypted, certificate):
     key, cert = certificate
     with encrypted(mutual=True) as port:
         with pytest.raises(ServingError, match=r"client certificate \(--cert, --key\)"):
-            predict(Connection(port=port, ca_file=cert, wait=False))
+            predict(Connection(port=port, ca_file=cert))
         connection = Connection(port=port, ca_file=cert, cert_file=cert, key_file=key)
         assert predict(connection) == "a cat"

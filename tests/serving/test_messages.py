@@ -43,13 +43,6 @@ def test_each_field_is_that_of_the_real_message(name):
     assert ours == {number: real[number] for number in ours}
 
 
-def test_a_request_reads_as_the_real_one():
-    ours = channel.make_request([b"a", b"bc"], "captioner", "stable")
-    request = predict_pb2.PredictRequest.FromString(ours.SerializeToString())
-    assert request.model_spec.name == "captioner" and request.model_spec.version_label == "stable"
-    assert tf.make_ndarray(request.inputs["image_bytes"]).tolist() == [b"a", b"bc"]
-
-
 @pytest.mark.parametrize(
     "values",
     [

@@ -67,7 +67,7 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
                 process.send_signal(signal.SIGTERM)
                 eventually(lambda: is_stopping(port))
                 with (
-                    CaptionClient(Connection(port=port, wait=False)) as late,
+                    CaptionClient(Connection(port=port)) as late,
                     pytest.raises(ServingError, match="No server answers"),
                 ):
                     caption(late, b"ok")
@@ -87,7 +87,7 @@ def test_a_call_that_never_ends_does_not_keep_the_server(toy_exports):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         port = int(process.stdout.readline().rpartition(":")[2])
         with (
-            CaptionClient(Connection(port=port, wait=False)) as client,
+            CaptionClient(Connection(port=port)) as client,
             ThreadPoolExecutor(1) as pool,
         ):
             assert caption(client, b"ok") == "a cat 3"

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION
+from sat_tf.inference.graphs import write_graphs
 from sat_tf.inference.load import load
 from serving import export_web
 from tests.browser import browser, runtime, served_folder, violations, watched_pages  # noqa: F401  (fixtures)
@@ -62,7 +63,10 @@ def runs(tmp_path_factory):
         "hard": vocabulary_of("hi", "words"),
         "none": vocabulary_of("zh", "characters"),
     }
-    return [write_run(home / f"{kind}_run", KINDS[kind], vocabulary=v) for kind, v in words.items()]
+    made = [write_run(home / f"{kind}_run", KINDS[kind], vocabulary=v) for kind, v in words.items()]
+    for run in made:
+        write_graphs(run / "graphs", load(run))
+    return made
 
 
 @pytest.fixture(scope="module")
