@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +63,6 @@ _VALUES = {  # dtype -> NumPy's, the field of the values
     10: (np.bool_, "bool_val"),
 }
 _LOOPBACK = ("localhost", "127.", "::1")
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 # A server that restarts ends its calls in flight; asking for a caption twice changes nothing.
 _RETRIES = {
     "maxAttempts": 5,
@@ -188,12 +186,6 @@ class Connection:
         lower = details.lower()
         if "handshake failed" in lower or "certificate" in lower:
             return f"No TLS with {self.address}: is it the right --ca-file and host? ({details})"
-        proxy = next((name for name in _PROXIES if os.environ.get(name)), None)
-        if proxy and not self.host.startswith(_LOOPBACK):
-            return (
-                f"{self.address} is not reached through the proxy that `{proxy}` names: if it "
-                f"needs none, add {self.host} to `no_proxy`. ({details})"
-            )
         if "connection refused" in lower:
             return (
                 f"No server answers on {self.address}: is it running? ({details}) Start a local "
@@ -209,9 +201,8 @@ def build_messages(messages: dict[str, list], package: str = "sat_tf.serving") -
     """Makes message classes from a table.
 
     Args:
-        messages: Fields of each message, `(number, name, type)`: a list for a repeated field, a
-            dict for a map from strings. Types in capitals are the protocol's, others are messages
-            of the table.
+        messages: Fields of each message, `(number, name, type)`: `[type]` if repeated, `{"STRING":
+            type}` for a map. Types in capitals are the protocol's, others messages of the table.
         package: The protocol's package.
     """
     file = descriptor_pb2.FileDescriptorProto(

@@ -24,9 +24,7 @@ from sat_tf.util.errors import invalid_value
 from serving import channel
 from serving.channel import Connection, ServingError
 
-__all__ = ["CaptionClient", "Connection", "ServedCaption", "ServingError"]
-
-_BATCH, _BATCH_BYTES = 8, 32 * 2**20  # images of a request at most, unless one alone is larger
+_BATCH = 8  # images of a request
 
 Outputs = Mapping[str, np.ndarray]
 """Outputs of an export by their names."""
@@ -131,13 +129,14 @@ class CaptionClient:
         """Yields a caption for each image.
 
         Args:
-            contents: Image files as `sat_tf.images.pillow.read_upright` returns them, read as they
-                are needed and sent as they are; a text, why there is none, comes back in its place.
+            contents: Image files as `sat_tf.images.pillow.read_upright` returns them, sent as they
+                are; a text, why there is none, comes back in its place.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        for batch in _split(contents):
+        left = iter(contents)
+        while batch := list(itertools.islice(left, _BATCH)):
             sent = [content for content in batch if isinstance(content, bytes)]
             found = iter(self._answer(sent) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
@@ -210,18 +209,6 @@ def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
     )
 
 
-def _split(images: Iterable) -> Iterator[list]:
-    batch, total = [], 0
-    for image in images:
-        if batch and (len(batch) == _BATCH or total + len(image) > _BATCH_BYTES):
-            yield batch
-            batch, total = [], 0
-        batch.append(image)
-        total += len(image)
-    if batch:
-        yield batch
-
-
 @dataclass(frozen=True)
 class Arguments:
     """Caption photographs by a server and draw where each word looked."""
@@ -264,8 +251,6 @@ def run(arguments: Arguments) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
-    from tqdm import tqdm
-
     from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 
     names = [path.with_name(f"{path.stem}-served{path.suffix}") for path in arguments.images]
@@ -279,17 +264,13 @@ def run(arguments: Arguments) -> int:
         timeout=arguments.timeout,
     )
     failed = 0
-    with (
-        CaptionClient(connection, arguments.model, arguments.label) as client,
-        # disable=None: no bar if the output is not a terminal.
-        tqdm(total=len(arguments.images), unit="image", disable=None) as bar,
-    ):
+    with CaptionClient(connection, arguments.model, arguments.label) as client:
         resize = client.resize() if arguments.out else ""
-        contents, sent = itertools.tee(map(_read_file, arguments.images))
-        rows = zip(arguments.images, figures, client.answers(sent), contents, strict=True)
-        for path, figure, answer, content in rows:
-            bar.update()
-            with bar.external_write_mode():
+        left = zip(arguments.images, figures, strict=True)
+        while batch := list(itertools.islice(left, _BATCH)):
+            contents = [_read_file(path) for path, _ in batch]
+            rows = zip(batch, contents, client.answers(contents), strict=True)
+            for (path, figure), content, answer in rows:
                 if reason := _reason(answer):
                     failed += 1
                     print(printable(f"{path}: {reason}"), file=sys.stderr)
@@ -298,18 +279,13 @@ def run(arguments: Arguments) -> int:
                     continue
                 if figure is not None:
                     pixels = read_pixels(content, PHOTOGRAPH, resize)
-                    drawn = save_attention_figure(figure, pixels, answer)
-                    figure = figure if drawn else None
+                    figure = figure if save_attention_figure(figure, pixels, answer) else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
 
 
 def parse_server(text: str) -> tuple[str, int]:
-    """Reads HOST:PORT.
-
-    Raises:
-        ValueError: It has another form.
-    """
+    """Reads HOST:PORT; raises a ValueError for another form."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise invalid_value("server", "HOST:PORT", repr(text))
@@ -317,7 +293,6 @@ def parse_server(text: str) -> tuple[str, int]:
 
 
 def _read_file(path: Path) -> bytes | str:
-    """Reads an image file as it is sent; returns the reason if it cannot be read."""
     try:
         return read_upright(path)
     except (OSError, ValueError) as error:
@@ -325,7 +300,6 @@ def _read_file(path: Path) -> bytes | str:
 
 
 def _reason(answer: ServedCaption | str) -> str:
-    """Returns why an image has no caption, empty if it has one."""
     if isinstance(answer, str):
         return answer
     why = f" ({answer.reason})" if answer.reason else ""

@@ -31,7 +31,7 @@ from serving.versions import WARM_UP_FILE
 
 MAX_ROWS = 32
 """Images per request, as in TF Serving's `batching.config`."""
-MAX_BYTES = 64 * 2**20
+MAX_BYTES = 256 * 2**20
 """Of a request, and of an input."""
 
 _SIGNATURE_FIELD = "signature_def"
