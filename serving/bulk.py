@@ -40,7 +40,7 @@ SCHEMA = (
 """Columns of the output with Spark's types; `reason` says why an image has no caption."""
 
 _ARCHIVE = "captioner"  # unpacked under this name on every machine
-_TRIES = 4  # of a task, Spark's default on a cluster; in local mode it would be 1
+_TRIES = 4  # of a task on this machine, as is Spark's default on a cluster
 _IMAGES_PER_TASK = 128  # a task that dies is computed again
 _LEAST_JAVA = 17
 
@@ -108,12 +108,7 @@ def run(arguments: Arguments) -> int:
 
 
 def find_images(patterns: Iterable[str]) -> list[str]:
-    """Returns the image files of folders, globs and lists as absolute paths, each once.
-
-    Raises:
-        ValueError: A pattern matches nothing, or a folder has no image.
-        OSError: A list cannot be read.
-    """
+    """Returns the image files of folders, globs and lists as absolute paths, each once."""
     from sat_tf.inference.captioning import image_files
 
     found: list[str] = []
@@ -138,11 +133,7 @@ def to_table(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def read_tables(spark: SparkSession, names: Sequence[str]) -> DataFrame:
-    """Reads tables of paths, or of paths and contents, as Spark's source `binaryFile` has them.
-
-    Raises:
-        ValueError: A column is missing, or of another type.
-    """
+    """Reads tables of paths, or of paths and contents, as Spark's source `binaryFile` has them."""
     escaped = [re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", n) if os.path.exists(n) else n for n in names]
     table = spark.read.parquet(*escaped)
     columns = {name: kind for name, kind in table.dtypes if name in ("path", "content")}
@@ -252,17 +243,13 @@ def check_spark() -> None:
 
 
 def open_session(name: str, master: str | None = None) -> SparkSession:
-    """Opens the session; without a master that of `spark-submit`, or all cores of this machine.
-
-    Raises:
-        OSError: The master cannot be reached.
-    """
+    """Opens the session; without a master that of `spark-submit`, or all cores of this machine."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # its settings count
     if master or not submitted:
-        builder = builder.master(with_retries(master or "local[*]"))
+        builder = builder.master(master or f"local[*,{_TRIES}]")
     if not submitted:
         # Workers on this machine run the code of this process, by the same Python.
         here = str(Path(__file__).resolve().parents[1])
@@ -279,12 +266,6 @@ def open_session(name: str, master: str | None = None) -> SparkSession:
     except Exception as error:  # py4j's, Spark's and Python's own
         named = f" with master {master}" if master else ""
         raise OSError(f"Spark did not start{named}: {root_cause(error)}") from error
-
-
-def with_retries(master: str) -> str:
-    """Returns a master whose tasks are tried again, as on clusters; a number given stays."""
-    found = re.fullmatch(r"local(?:\[([^],]+)\])?", master)
-    return f"local[{found[1] or 1},{_TRIES}]" if found else master
 
 
 def root_cause(error: Exception) -> str:

@@ -13,6 +13,7 @@ from sat_tf.config import SearchFlags
 from sat_tf.inference import published
 from sat_tf.inference.load import load_captioner
 from sat_tf.util.commands import exit_status, loading, parse_flags
+from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import check_fields
 from serving.versions import CARD_FILE, write_version
 
@@ -47,16 +48,11 @@ def run(arguments: Arguments) -> None:
     print(f"Loading {run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
         captioner = load_captioner(run_dir)
-        from serving.model_card import facts
-
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    search = arguments.search.over(captioner.config.search)
     out = arguments.out or published.output_dir(run_dir) / "export"
-    version = export(captioner, out, search)
+    version = export(captioner, out, arguments.search.over(captioner.config.search))
     print(f"Exported {run_dir} to {version}")
-    for name, value in facts(captioner, search, version).items():
-        print(f"  {name:<20} {value}")
     print(f"Signatures, options and how to call it: {version / CARD_FILE}")
 
 
@@ -78,7 +74,9 @@ def export(captioner: TrainedCaptioner, out: Path, search: SearchConfig | None =
     from serving.model_card import write_card
     from serving.signatures import make_signatures, save_signatures, write_warmup
 
-    check_repeatable(captioner)
+    if captioner.config.attention.selection == "sample":
+        expected = "expectation or argmax, which answer the same each time"
+        raise invalid_value("inference", expected, "sample")
     search = search or captioner.config.search
 
     def write(draft: Path) -> None:
@@ -88,15 +86,6 @@ def export(captioner: TrainedCaptioner, out: Path, search: SearchConfig | None =
         write_card(draft, captioner, search, functions)
 
     return write_version(out, write)
-
-
-def check_repeatable(captioner: TrainedCaptioner) -> None:
-    """Raises a ValueError for a captioner whose answers differ from call to call."""
-    if captioner.config.attention.selection == "sample":
-        raise ValueError(
-            "Received an invalid value for argument `inference`: expected expectation or argmax, "
-            "got sample: an export has to answer the same each time."
-        )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ _ENDINGS = ("js", "wasm")
 # No host needs to send it: nothing but the site's own files runs or is fetched.
 _POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "
-    "connect-src 'self'; worker-src 'self'; img-src 'self' blob: data:; media-src blob:; "
+    "connect-src 'self'; worker-src 'self'; img-src 'self' blob: data:; "
     "base-uri 'none'; form-action 'none'"
 )
 _NOTICES = """# Notices

@@ -7,7 +7,6 @@ Serving's alone.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import signal
@@ -25,8 +24,6 @@ from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import Range, check_fields
 from serving.versions import GRAPH_FILE, find_versions
 
-_DAY = 86_400
-_ROUND_SECONDS = 1.0
 _CLOSING_SECONDS = 3.0  # after the grace period, to end the interpreter
 
 
@@ -42,7 +39,7 @@ class Arguments:
     """0.0.0.0 lets other machines in; there is no TLS."""
     model: str = "captioner"
     """The name callers ask for."""
-    grace_seconds: Annotated[float, Range(0, _DAY)] = 30.0
+    grace_seconds: Annotated[float, Range(0, 86_400)] = 30.0
     """Time for calls in flight once the server is told to stop."""
 
 
@@ -57,8 +54,7 @@ def run(arguments: Arguments) -> int:
     check_fields(arguments)
     check_port(arguments.host, arguments.port)
     number, version = newest_version(arguments.export_dir)
-    loads = f"Loading version {number} of {arguments.export_dir}, half a minute ..."
-    print(loads, file=sys.stderr, flush=True)
+    print(f"Loading version {number} of {arguments.export_dir} ...", file=sys.stderr, flush=True)
     with loading():  # after the flags were checked: TensorFlow takes seconds
         import tensorflow as tf
 
@@ -80,19 +76,14 @@ def run(arguments: Arguments) -> int:
     server = ModelServer(Servable(version), arguments.model, arguments.host, arguments.port)
     print(f"Serving {arguments.model} on {server.address}", flush=True)
     # A signal that arrives just before an endless wait begins would be handled only after it.
-    while not told.wait(_ROUND_SECONDS):
+    while not told.wait(1.0):
         pass
     server.stop(arguments.grace_seconds)
     return 0
 
 
 def check_port(host: str, port: int) -> None:
-    """Checks that a server can listen on a port; 0 is any free one.
-
-    Raises:
-        ValueError: There is no such port.
-        OSError: It cannot, for example because another server does.
-    """
+    """Raises a ValueError or an OSError if no server can listen on a port; 0 is any free one."""
     if not 0 <= port <= 65535:
         raise invalid_value("--port", "0 to 65535", port)
     try:
@@ -102,20 +93,14 @@ def check_port(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
-        advice = "check `--host` and `--port`"
-        if error.errno == errno.EADDRINUSE:
-            advice = "stop the server that listens there, or choose another port with `--port`"
         raise OSError(
-            f"Cannot listen on port {port} of {host} ({error.strerror}): {advice}."
+            f"Cannot listen on port {port} of {host} ({error.strerror}): stop the server that "
+            "listens there, or choose another with `--port` or `--host`."
         ) from error
 
 
 def newest_version(export_dir: Path) -> tuple[int, Path]:
-    """Returns the number and the folder of the newest version of an export.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """Returns number and folder of the newest version; raises a ValueError if there is none."""
     found = find_versions(export_dir) if export_dir.is_dir() else {}
     if not found:
         inner = export_dir / "export"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,8 @@ compared among the captions of one image only.
   `output_filter` leaves out an output is never joined: callers among strangers, or with frames of
   several sizes, should name the outputs they need."""
 
-Tensors = tuple[Sequence[tf.TensorSpec], Mapping[str, tf.TensorSpec]]
-"""Inputs and outputs of a signature or graph."""
 
-
-def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> dict[str, str]:
+def _facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> dict[str, str]:
     """Describes what is baked into an export, and its size."""
     config, (height, width) = captioner.config, captioner.grid
     encoder = config.encoder
@@ -89,21 +86,17 @@ def write_card(
     functions: Mapping[str, tf.types.experimental.ConcreteFunction],
 ) -> None:
     """Writes the card into a SavedModel, of which these are the signatures."""
-    tensors = {
-        name: (f.structured_input_signature[0], f.structured_outputs)
-        for name, f in functions.items()
-    }
     path = version / CARD_FILE
     path.parent.mkdir(exist_ok=True)
     parts = [
         _INTRODUCTION,
-        *_inside(facts(captioner, search, version)),
+        *_inside(_facts(captioner, search, version)),
         "## Scores",
-        *scores(captioner, search),
+        *_scores(captioner, search),
         "## Signatures",
-        *map(_table_of_tensors, tensors.items()),
+        *(_table_of_tensors(name, function) for name, function in functions.items()),
         _CALLING.format(name=MODEL_NAME),
-        _made_with(),
+        f"## Made with\n\nTensorFlow {tf.__version__}, Keras {keras.__version__}.",
     ]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -112,8 +105,8 @@ def write_site_card(path: Path, captioner: LiteRTCaptioner) -> None:
     """Writes the card of a captioner on a page without a server."""
     title = "# Image captioner\n\n*Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044)"
     search = captioner.config.search
-    inside = _inside(facts(captioner, search, path.parent) | {"precision": captioner.precision})
-    found = ["## Scores", *scores(captioner, search)]
+    inside = _inside(_facts(captioner, search, path.parent) | {"precision": captioner.precision})
+    found = ["## Scores", *_scores(captioner, search)]
     path.write_text("\n\n".join([title + ", in a browser.", *inside, *found]) + "\n", "utf-8")
 
 
@@ -122,14 +115,10 @@ def _inside(rows: Mapping[str, str]) -> tuple[str, str]:
     return "## What is inside", "\n".join(["| option | value |", "| --- | --- |", *lines])
 
 
-def _made_with() -> str:
-    return f"## Made with\n\nTensorFlow {tf.__version__}, Keras {keras.__version__}."
-
-
-def _table_of_tensors(graph: tuple[str, Tensors]) -> str:
-    name, (inputs, outputs) = graph
+def _table_of_tensors(name: str, function: tf.types.experimental.ConcreteFunction) -> str:
+    inputs = function.structured_input_signature[0]
     specs = {f"in: `{spec.name}`": spec for spec in inputs}
-    specs |= {f"`{output}`": spec for output, spec in outputs.items()}
+    specs |= {f"`{output}`": spec for output, spec in function.structured_outputs.items()}
     lines = [f"### `{name}`", "", "| tensor | dtype | shape |", "| --- | --- | --- |"]
     for tensor, spec in specs.items():
         sides = ["any" if side is None else str(side) for side in spec.shape]
@@ -138,7 +127,7 @@ def _table_of_tensors(graph: tuple[str, Tensors]) -> str:
     return "\n".join(lines)
 
 
-def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
+def _scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     """The tables of the run's reports, and a note if they were measured with another search."""
     folder = captioner.path and RunFolder(captioner.path)
     parts = []

@@ -34,15 +34,12 @@ MAX_ROWS = 32
 MAX_BYTES = 256 * 2**20
 """Of a request, and of an input."""
 
-_SIGNATURE_FIELD = "signature_def"
 _DEFAULT_SIGNATURE = "serving_default"
 _THREADS = 16
 _MOST_CALLS = 144  # at a time; gRPC refuses more as RESOURCE_EXHAUSTED
-_MAX_SECONDS = 1e6  # threads wait no longer
 _MESSAGE = 1024  # characters, as in TF Serving: gRPC sends messages as headers
 _PYTHONS_HEADING = "Graph execution error:\n\n"  # before the runtime's own words
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-_NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 _SERVING = b"\x08\x01"  # a HealthCheckResponse
 _LOG = logging.getLogger(__name__)
 
@@ -56,14 +53,12 @@ class StatusError(Exception):
 
 
 def invalid(message: str) -> StatusError:
-    """Returns the status of a request that is wrong, whatever the server's state."""
+    """Returns the status of a wrong request."""
     return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def status_of(error: Exception) -> StatusError:
     """Returns the status of an exception: the runtime's own if it raised one, else INTERNAL."""
-    if isinstance(error, StatusError):
-        return error
     if isinstance(error, tf.errors.OpError):
         code = _CODES.get(error.error_code, grpc.StatusCode.UNKNOWN)
         message = (error.message or type(error).__name__).removeprefix(_PYTHONS_HEADING)
@@ -136,28 +131,18 @@ class ModelServer:
         return response
 
     def _metadata(self, request, _):
-        if not request.metadata_field:
-            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
-        for field in request.metadata_field:
-            if field != _SIGNATURE_FIELD:
-                raise invalid(f"Metadata field {field} is not supported")
         self._check(request.model_spec)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         self._fill(response.model_spec)
         signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=self._servable.described)
-        response.metadata[_SIGNATURE_FIELD].Pack(signatures)
+        response.metadata["signature_def"].Pack(signatures)
         return response
 
     def _status(self, request, _):
-        spec, number = request.model_spec, self._servable.version
-        wanted = _wanted_version(spec)
-        if spec.name != self._model or wanted not in (None, number):
-            which = "any versions" if wanted is None else f"version {wanted}"
-            message = f"Could not find {which} of model {spec.name}"
-            raise StatusError(grpc.StatusCode.NOT_FOUND, message)
-        response = get_model_status_pb2.GetModelStatusResponse()
-        state = response.model_version_status.add(version=number)
-        state.state = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+        self._check(request.model_spec)
+        number, response = self._servable.version, get_model_status_pb2.GetModelStatusResponse()
+        available = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+        state = response.model_version_status.add(version=number, state=available)
         state.status.SetInParent()  # OK, which the real server sends too
         return response
 
@@ -165,7 +150,9 @@ class ModelServer:
         """Raises a StatusError if a request asks for another model or version."""
         if not spec.name:
             raise invalid("ModelSpec has no name specified.")
-        wanted = _wanted_version(spec)
+        if spec.version_label:  # there are none here
+            raise invalid(f"Unrecognized servable version label: {spec.version_label}")
+        wanted = spec.version.value if spec.HasField("version") else None
         if spec.name != self._model or wanted not in (None, self._servable.version):
             which = f"Latest({spec.name})" if wanted is None else f"Specific({spec.name}, {wanted})"
             raise StatusError(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {which}")
@@ -174,30 +161,22 @@ class ModelServer:
         spec.name, spec.version.value = self._model, self._servable.version
 
 
-def _wanted_version(spec: ModelSpec) -> int | None:
-    """Returns the number of the version that a request asks for; None is the latest."""
-    choice = spec.WhichOneof("version_choice")
-    if choice == "version_label":  # there are none here
-        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
-    return spec.version.value if choice else None
-
-
 def _handler(request_type: type[protobuf.Message], method: Callable) -> grpc.RpcMethodHandler:
     """Returns a handler that reads a request from bytes, and turns exceptions into statuses."""
 
     def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
         try:
-            try:
-                request = request_type.FromString(content)
-            except protobuf.DecodeError as error:
-                message = f"No request: {error}"
-                raise StatusError(grpc.StatusCode.INTERNAL, message) from error
+            request = request_type.FromString(content)
             if not request.HasField("model_spec"):
                 raise invalid("Missing ModelSpec")
             return method(request, context)
+        except StatusError as error:
+            status = error
+        except protobuf.DecodeError as error:
+            status = StatusError(grpc.StatusCode.INTERNAL, f"No request: {error}")
         except Exception as error:
             status = status_of(error)
-            if status is not error and status.code == grpc.StatusCode.INTERNAL:
+            if status.code == grpc.StatusCode.INTERNAL:
                 _LOG.exception("A call failed")
         context.abort(status.code, status.message[:_MESSAGE])
 
@@ -254,25 +233,22 @@ class Servable:
             raise StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
-        # All of them: the session compiles each set of outputs, and keeps it for good.
+        # All of them: the session compiles each set of outputs and keeps it.
         fetches = {alias: info.name for alias, info in signature.outputs.items()}
-        options = None
-        if seconds is not None and seconds < _MAX_SECONDS:
-            options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
+        seconds = 1e6 if seconds is None else min(seconds, 1e6)  # threads wait no longer
+        options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
         try:
             values = self._session.run(fetches, feeds, options=options)
         except (TypeError, ValueError) as error:  # raised where shapes do not fit
             raise invalid(str(error)) from error
         response = predict_pb2.PredictResponse()
         response.model_spec.signature_name = name
-        for alias in aliases:
-            # With a dtype, as that of an array of no strings cannot be guessed.
+        for alias in aliases:  # with a dtype: that of an array of no strings cannot be guessed
             proto = tf.make_tensor_proto(values[alias], signature.outputs[alias].dtype)
             response.outputs[alias].CopyFrom(proto)
         return response
 
     def _read_inputs(self, signature, inputs) -> dict[str, np.ndarray]:
-        """Reads the tensors sent, by their names in the graph."""
         expected = sorted(signature.inputs)
         for alias in sorted(set(inputs) ^ set(expected)):
             raise invalid(
@@ -290,7 +266,7 @@ def _read(
 ) -> np.ndarray:
     """Reads a tensor, unless it is of another dtype or rank, or larger than it may be."""
     sizes = [dim.size for dim in proto.tensor_shape.dim]
-    if proto.dtype not in types_pb2.DataType.values() or proto.dtype in _NO_VALUES:
+    if proto.dtype not in types_pb2.DataType.values():
         raise invalid(f"tensor parsing error: {alias}")
     if proto.dtype != expected.dtype:
         wanted, got = (
@@ -315,17 +291,13 @@ def _read(
 
 
 def _chosen_outputs(signature, output_filter) -> list[str]:
-    chosen: list[str] = []
     for alias in output_filter:
         if alias not in signature.outputs:
             raise invalid(
                 f"output tensor alias not found in signature: {alias} "
                 f"Outputs expected to be in the set {_listed(signature.outputs)}."
             )
-        if alias in chosen:
-            raise invalid(f"duplicate output tensor alias: {alias}")
-        chosen.append(alias)
-    return chosen or sorted(signature.outputs)
+    return list(output_filter) or sorted(signature.outputs)
 
 
 def _listed(names: Iterable[str]) -> str:

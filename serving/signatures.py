@@ -64,9 +64,6 @@ class Signature:
 def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[Signature]:
     """Returns the signatures that a captioner is served by.
 
-    `serving_default` reads image files, `pixels` frames of a video, say, and `every_beam` image
-    files for a page that shows where each word looked.
-
     Outputs of `serving_default` and `pixels`: `captions` string `[B, K]`, best first; `scores`
     float32 `[B, K]`, log p / length^p in nats; `token_ids` int32 and `words` string `[B, K, T]`;
     `lengths` int32 `[B, K]`, words without <end>; `valid` bool `[B]`; `reasons` string `[B]`, empty
@@ -225,7 +222,6 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
 
 
 def _best(outputs: Outputs) -> Outputs:
-    """Keeps the words' log-probabilities and the attention of the best hypothesis alone."""
     names = ("word_log_probs", "attention", "beta")
     return outputs | {name: outputs[name][:, 0] for name in names if name in outputs}
 
@@ -295,16 +291,15 @@ def save_signatures(
         for signature in signatures
     }
     traced = {name: function.get_concrete_function() for name, function in functions.items()}
-    with writing_errors(folder.parent):
+    with _writing_errors(folder.parent):
         archive.write_out(str(folder), verbose=False)
     return traced
 
 
 def write_warmup(folder: Path, signatures: Sequence[Signature], image_size: int) -> None:
-    """Writes requests into a draft, which TF Serving runs before it lets clients at the version.
+    """Writes requests that TF Serving runs before it lets clients at the version.
 
-    The first call of each set of outputs costs a few hundred milliseconds, so each has a record:
-    an image of a colour gradient.
+    The first call of each set of outputs is slow, so each has a record: a colour gradient.
 
     Raises:
         OSError: They cannot be written.
@@ -314,7 +309,7 @@ def write_warmup(folder: Path, signatures: Sequence[Signature], image_size: int)
     ramp = tf.linspace(0.0, 255.0, image_size)
     image = tf.stack([*tf.meshgrid(ramp, ramp), tf.zeros([image_size, image_size])], axis=-1)
     image = tf.cast(image, tf.uint8)
-    with writing_errors(folder.parent), tf.io.TFRecordWriter(str(path)) as writer:
+    with _writing_errors(folder.parent), tf.io.TFRecordWriter(str(path)) as writer:
         for signature in signatures:
             spec = signature.input
             example = tf.io.encode_jpeg(image) if spec.dtype == tf.string else image
@@ -330,11 +325,8 @@ def write_warmup(folder: Path, signatures: Sequence[Signature], image_size: int)
 
 
 @contextlib.contextmanager
-def writing_errors(out: Path) -> Iterator[None]:
-    """Raises TensorFlow's errors of files that cannot be written below `out` as an `OSError`.
-
-    For writing alone: tracing a model raises the same types, for want of memory for example.
-    """
+def _writing_errors(out: Path) -> Iterator[None]:
+    """Raises TensorFlow's errors as an `OSError`; not around tracing, which raises them too."""
     try:
         yield
     except tf.errors.OpError as error:

@@ -31,7 +31,6 @@ def find_versions(folder: Path) -> dict[int, Path]:
 
 
 def _number(name: str) -> int | None:
-    """The version that a folder's name stands for, if any."""
     if not (name.isascii() and name.isdigit() and len(name) < 20):
         return None
     return number if (number := int(name)) <= _MOST_VERSION else None
@@ -72,10 +71,7 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
 
 
 def make_durable(folder: Path) -> None:
-    """Makes a folder readable by all, whatever the umask, and syncs it to disk.
-
-    A server is often another user than the one who exports.
-    """
+    """Makes a folder readable by all, as servers are other users, and syncs it to disk."""
     for path in (*folder.rglob("*"), folder):
         path.chmod(0o755 if path.is_dir() else 0o644)
         sync(path)

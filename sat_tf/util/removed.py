@@ -47,7 +47,6 @@ REMOVED: dict[str, str] = {
     "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "training.compare --score-tokens": "evaluate all runs with it",
     "sat-tf extract": "train: `training.train` fills the feature store itself",
-    "serving.export --*": "use `serving.export_saved_model`, `export_litert` or `export_web`",
     "serving.export_web --precision": "the page takes the captioner's own graphs; make others "
     "with `serving.export_litert --precision {value}`",
     "serving.export_web --beam": "the page takes the captioner's own graphs; make others with "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import mimetypes
 from collections.abc import Callable, Mapping
-from importlib.resources.abc import Traversable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -26,13 +26,12 @@ Model = Callable[..., dict[str, Any]]
 """Takes an image file, a captioner also a sentence or None; raises a ValueError in words."""
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
-_KINDS = {"css": "text/css", "html": "text/html", "js": "text/javascript", "jpg": "image/jpeg"}
 _FORM_BYTES = 64 * 1024  # of an upload, without the image itself
 _HEADERS = {
     # Nothing but this page's own files runs or is fetched.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src 'self' blob: data:; media-src blob:; base-uri 'none'; form-action 'none'; "
+        "img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
@@ -58,13 +57,11 @@ def make_app(
     """
     views = [{"path": digits_page.NAME, "title": digits_page.TITLE}] if digits else []
     described = {**facts, "views": views, "max_mb": max_mb}
-    folders: list[Traversable] = [viewer.FILES, OWN]
-    pages = {"/": OWN / "page.html"}
+    files = {"/": (OWN / "page.html").read_bytes()}
     if digits:
-        folders.append(digits_page.FILES)
-        pages[f"/{digits_page.NAME}"] = digits_page.FILES / f"{digits_page.NAME}.html"
-    files = {path: page.read_bytes() for path, page in pages.items()}
-    for folder in folders:
+        page = digits_page.FILES / f"{digits_page.NAME}.html"
+        files[f"/{digits_page.NAME}"] = page.read_bytes()
+    for folder in (viewer.FILES, OWN, *([digits_page.FILES] if digits else [])):
         assets = (path for path in folder.iterdir() if path.name.endswith((".css", ".js")))
         files |= {f"/assets/{path.name}": path.read_bytes() for path in assets}
     files |= {f"/samples/{name}": content for name, content in samples.items()}
@@ -74,8 +71,7 @@ def make_app(
         Route("/api/caption", _answering(captioners, max_mb), methods=["POST"]),
     ]
     if digits:
-        first = [model.facts for model in digits.values()]
-        place = f"/api/{digits_page.NAME}"
+        first, place = [model.facts for model in digits.values()], f"/api/{digits_page.NAME}"
         routes.append(Route(place, lambda _: JSONResponse(first)))
         routes.append(Route(place, _answering(digits, max_mb), methods=["POST"]))
     middleware = [
@@ -127,7 +123,7 @@ async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Re
 
 
 def _file(path: str, content: bytes) -> Callable[[Request], Response]:
-    kind = _KINDS.get(path.rpartition(".")[2], "text/html")
+    kind = mimetypes.guess_type(path)[0] or "text/html"
     return lambda _: Response(content, media_type=kind)
 
 

@@ -77,16 +77,9 @@ class Captioner:
 def viewer_data(
     image: Image.Image, captions: Sequence[Caption], kind: str, resize: str
 ) -> dict[str, Any]:
-    """Returns captions of an upright image as the viewer reads them.
+    """Returns captions of an upright image, best first, as the viewer reads them.
 
-    Args:
-        image: The image.
-        captions: Of the beam, best first.
-        kind: Of attention: `soft`, `hard` or `none`.
-        resize: `crop` or `squash`.
-
-    Returns:
-        `hypotheses`, `crop`, `grid`, `kind`, `lang`, their language, `level` and `remarks`.
+    `kind` of attention is `soft`, `hard` or `none`; `resize` is `crop` or `squash`.
     """
     best = captions[0]
     level, sentence = remark(best.familiarity, best.confidence)
@@ -103,7 +96,6 @@ def viewer_data(
 
 
 def _shown(image: Image.Image) -> str:
-    """Returns an image as a data URL that browsers show, no larger than the page needs."""
     stream = io.BytesIO()
     shown = image.copy()
     shown.thumbnail(_SHOWN)
@@ -127,9 +119,8 @@ def named(folders: Sequence[Path]) -> dict[str, Path]:
 def facts_of(runs: dict[str, Path]) -> dict[str, Any]:
     """Returns what the page asks for first.
 
-    Returns:
-        `models` and `kinds` of attention, whether each is the user's `own`, `notes` and `about`:
-        sentences on what they know.
+    These are `models`, their `kinds` of attention, whether each is the user's `own`, and sentences
+    on what they know, `notes` and `about`.
     """
     configs = {name: _config(run) for name, run in runs.items()}
     drawn = [name for name, c in configs.items() if c.get("data", {}).get("name") == "scenes"]
@@ -147,10 +138,10 @@ def facts_of(runs: dict[str, Path]) -> dict[str, Any]:
 
 
 def samples_of(runs: dict[str, Path]) -> tuple[list[dict[str, str]], dict[str, bytes]]:
-    """Returns the samples of a page and their files: images of an own run's report, if it has one.
+    """Returns the samples of a page, and their files by name.
 
-    Returns:
-        Of each sample `file`, `group`, `title` and `source`; the content of each file.
+    They are images of an own run's report, if it has one. Each sample has `file`, `group`, `title`
+    and `source`.
     """
     samples, files = [], {}
     for name, run in runs.items():
@@ -168,7 +159,6 @@ def samples_of(runs: dict[str, Path]) -> tuple[list[dict[str, str]], dict[str, b
 
 
 def _report_images(run: Path) -> list[bytes]:
-    """Returns images of a run's report on dev, JPEG; none if there is no such report."""
     try:
         page = (run / "evaluation" / "dev" / "index.html").read_bytes()
         images = json.loads(_REPORT_DATA.search(page)[1])["images"]
@@ -184,8 +174,7 @@ def _is_pretrained(run: Path) -> bool:
 
 
 def _config(run: Path) -> dict[str, Any]:
-    """Reads a configuration; a damaged one is reported where it is loaded."""
-    try:
+    try:  # a damaged one is reported where it is loaded
         return read_object(RunFolder(run).config)
     except RunError:
         return {}

@@ -82,13 +82,8 @@
       receive(event.dataTransfer.files);
     });
     document.addEventListener("paste", (event) => receive(event.clipboardData.files));
-    find("#camera").addEventListener("click", openCamera);
-    find("#shoot").addEventListener("click", shoot);
-    find("#leave").addEventListener("click", () => find("#booth").close());
-    find("#booth").addEventListener("close", () => find("video").srcObject?.getTracks().forEach((track) => track.stop()));
     find("#png").addEventListener("click", async () => save(await comparison.viewer().picture(), "png"));
     find("#html").addEventListener("click", async () => save(await asPage(), "html"));
-    find("#share").addEventListener("click", share);
     own.addEventListener("submit", (event) => {
       event.preventDefault();
       explain(own.elements.sentence.value);
@@ -98,7 +93,6 @@
       shown.captions = null;
       present(shown);
     });
-    find("#share").hidden = !navigator.canShare?.({ files: [new File([], "caption.png", { type: "image/png" })] });
   }
 
   function receive(files) {
@@ -222,11 +216,6 @@
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
-  async function share() {
-    const file = new File([await comparison.viewer().picture()], "caption.png", { type: "image/png" });
-    await navigator.share({ files: [file], text: comparison.viewer().hypothesis.text }).catch(() => {});
-  }
-
   // The captions on the page as one file that needs no network.
   async function asPage() {
     const [css, js] = await Promise.all(["css", "js"].map(async (kind) => (await fetch(`assets/viewer.${kind}`)).text()));
@@ -247,32 +236,6 @@ answers.forEach((answer, i) => comparison.put(i, answer));`;
 <title>Where did it look?</title><style>${css}</style></head>
 <body><h1>Where did it look?</h1><main></main>
 <script type="application/json" id="data">${data}</` + `script><script>${js}${script}</` + "script></body></html>"], { type: "text/html" });
-  }
-
-  const CAMERA_ERRORS = {
-    NotFoundError: "No camera was found. Choose a file instead.",
-    NotAllowedError: "The browser does not let this page use the camera. Allow it in the address bar, or choose a file.",
-    NotReadableError: "Another program is using the camera.",
-  };
-
-  async function openCamera() {
-    if (!navigator.mediaDevices) return say("Browsers lend the camera to pages on this computer (localhost) or over HTTPS alone. Choose a file instead.");
-    try {
-      find("video").srcObject = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
-    } catch (error) {
-      return say(CAMERA_ERRORS[error.name] || `The camera cannot be used: ${error.message}.`);
-    }
-    say("");
-    find("#booth").showModal();
-  }
-
-  function shoot() {
-    const video = find("video");
-    if (!video.videoWidth) return; // the camera has no image yet
-    const canvas = element("canvas", { width: video.videoWidth, height: video.videoHeight });
-    canvas.getContext("2d").drawImage(video, 0, 0);
-    canvas.toBlob((image) => show(image), "image/jpeg", 0.92);
-    find("#booth").close();
   }
 
   start();

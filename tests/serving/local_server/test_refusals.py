@@ -6,7 +6,7 @@ import grpc
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, types_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from serving import model_server
 from tests.serving.toys import predict_request, status_request
@@ -72,53 +72,36 @@ def test_a_wrong_rank_is_the_callers_mistake(caller):
         assert code == INVALID and "shape" in message
 
 
-@pytest.mark.parametrize(
-    ("request_", "code", "message"),
-    [
-        (get_model_status_pb2.GetModelStatusRequest(), INVALID, "Missing ModelSpec"),
-        (status_request("x"), NOT_FOUND, "Could not find any versions of model x"),
-        (status_request(version=9), NOT_FOUND, "Could not find version 9 of model captioner"),
-        (status_request("x", version=9), NOT_FOUND, "Could not find version 9 of model x"),
-        (status_request(label="x"), INVALID, "Unrecognized servable version label: x"),
-    ],
-)
-def test_status_is_refused_as_the_real_server_does(caller, request_, code, message):
-    assert refused(caller.model.GetModelStatus, request_) == (code, message)
+def test_status_and_metadata_of_another_version_are_not_found(caller):
+    metadata = get_model_metadata_pb2.GetModelMetadataRequest()
+    metadata.model_spec.CopyFrom(status_request(version=9).model_spec)
+    for call, request in (
+        (caller.model.GetModelStatus, status_request(version=9)),
+        (caller.prediction.GetModelMetadata, metadata),
+    ):
+        message = "Servable not found for request: Specific(captioner, 9)"
+        assert refused(call, request) == (NOT_FOUND, message)
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("dtype", "sizes", "says"),
     [
-        ([], "GetModelMetadataRequest must specify at least one metadata_field"),
-        (["x"], "Metadata field x is not supported"),
+        (types_pb2.DT_STRING, [2**40], "Task size"),
+        (types_pb2.DT_STRING, [0, 2**62], "expected 1 dimensions"),
+        (types_pb2.DT_STRING, [-3], "tensor parsing error: image_bytes"),
+        (types_pb2.DT_VARIANT, [1], "to be string but variant is provided"),
+        (77, [1], "tensor parsing error: image_bytes"),
     ],
 )
-def test_metadata_is_refused_as_the_real_server_does(caller, fields, message):
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
-    request.model_spec.name = "captioner"
-    assert refused(caller.prediction.GetModelMetadata, request) == (INVALID, message)
-
-
-def shaped(dtype: int, *sizes: int) -> predict_pb2.PredictRequest:
-    """A request with a tensor of one value, repeated."""
+def test_a_tensor_that_cannot_be_held_is_refused(caller, dtype, sizes, says):
     values = {"string_val": [b"ok"]} if dtype == types_pb2.DT_STRING else {}
     tensor = tensor_pb2.TensorProto(dtype=dtype, **values)
     for size in sizes:
         tensor.tensor_shape.dim.add(size=size)
     request = predict_request()
     request.inputs["image_bytes"].CopyFrom(tensor)
-    return request
-
-
-@pytest.mark.parametrize(
-    ("dtype", "sizes"),
-    [
-        *((dtype, [1]) for dtype in (types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE, 0, 77)),
-    ],
-)
-def test_a_tensor_that_cannot_be_held_is_no_tensor(caller, dtype, sizes):
-    code, message = refused(caller.prediction.Predict, shaped(dtype, *sizes))
-    assert (code, message) == (INVALID, "tensor parsing error: image_bytes")
+    code, message = refused(caller.prediction.Predict, request)
+    assert code == INVALID and says in message
 
 
 OUT = "Graph execution error:\n\nOOM"

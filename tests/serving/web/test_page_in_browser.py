@@ -166,7 +166,7 @@ def test_the_keyboard_alone_reaches_everything(open_page, address):
         page.keyboard.press("Tab")
         seen.append(page.evaluate(FOCUSED))
         assert len(seen) < 20
-    assert seen[:2] == ["Choose a file", "Use the camera"]
+    assert seen[0] == "Choose a file"
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.activeElement.id === 'results'")
     while page.evaluate(FOCUSED) not in WORDS[0]:
@@ -209,37 +209,6 @@ def test_what_cannot_be_read_is_told_and_the_last_captions_stay(open_page, addre
     wait_for_message(page, "larger than 5 MB")
     upload(page)
     assert page.locator("#message").inner_text() == ""
-
-
-HAS_IMAGE = """video => video.readyState >= 2 || new Promise(
-  done => video.addEventListener("loadeddata", () => done(true), { once: true }))"""
-
-
-def test_the_camera_takes_a_photograph(open_page, address):
-    page = open_page(address)
-    page.context.grant_permissions(["camera"])
-    page.get_by_role("button", name="Use the camera").click()
-    page.locator("video").evaluate(HAS_IMAGE)
-    page.get_by_role("button", name="Take the photograph").click()
-    page.locator(".samples [aria-pressed=true]").wait_for(state="detached")
-    assert not page.locator("#booth").is_visible()
-
-
-NO_CAMERA = """(name) => {
-  navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException("None", name));
-}"""
-
-
-def test_a_machine_without_a_camera_is_told(open_page, address):
-    page = open_page(address)
-    for error, says in (
-        ("NotFoundError", "No camera was found"),
-        ("NotAllowedError", "does not let this page use"),
-    ):
-        page.evaluate(NO_CAMERA, error)
-        page.get_by_role("button", name="Use the camera").click()
-        wait_for_message(page, says)
-    upload(page)
 
 
 def test_a_captioner_that_cannot_be_loaded_says_so_and_the_others_answer(open_page):
