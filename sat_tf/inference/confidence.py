@@ -285,21 +285,16 @@ def read_limits(run_dir: Path, weights_sha256: str | None) -> Limits:
     return limits_in(limit_files(run_dir), encoder, captioner)
 
 
-def limit_paths(folder: Path) -> dict[str, Path]:
-    """Returns the files that a folder has, by name."""
-    names = (FAMILIARITY, CONFIDENCE)
-    return {name: folder / name for name in names if (folder / name).is_file()}
-
-
 def limit_files(run_dir: Path) -> dict[str, Path]:
     """Returns the files of a run, or of a published captioner as its manifest names them.
 
     Raises:
         RunError: One that a manifest names is missing or damaged.
     """
-    if published.manifest_of(run_dir) is None:
-        return limit_paths(run_dir)
-    return published.records(run_dir)
+    if published.manifest_of(run_dir) is not None:
+        return published.records(run_dir)
+    paths = {name: run_dir / name for name in (FAMILIARITY, CONFIDENCE)}
+    return {name: path for name, path in paths.items() if path.is_file()}
 
 
 def limits_in(

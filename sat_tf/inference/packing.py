@@ -136,8 +136,7 @@ class Packed:
         low = self.entry(name + _LOW)
         if low.dtype != np.uint8 or low.size != -(-array.size // 4):
             raise _damaged(f"the lower bits of {name} do not fit")
-        digits = (low[:, None] >> _SHIFTS & 3).ravel()[: array.size]
-        return array.astype(np.int16) * 4 + digits.reshape(array.shape), scale, 511
+        return _joined(array, low), scale, 511
 
     def array(self, name: str) -> np.ndarray:
         """Reads an array, float32."""
@@ -176,6 +175,12 @@ def _rounded(
         entries[name + _LOW] = _quadruples(levels & 3)
         levels >>= 2
     return entries | {name: levels.astype(np.int8), name + _SCALE: scale}
+
+
+def _joined(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Returns integers of 10 bits, int16, of their upper 8 bits and `_quadruples` of the lower."""
+    digits = (low[:, None] >> _SHIFTS & 3).ravel()[: high.size]
+    return high.astype(np.int16) * 4 + digits.reshape(high.shape)
 
 
 def _quadruples(digits: np.ndarray) -> np.ndarray:
@@ -254,11 +259,10 @@ def _packed(values: np.ndarray) -> tuple[str, dict[str, np.ndarray]] | None:
     for bits in BITS:
         for layout, matrix in layouts.items():
             entries = _rounded("", matrix, bits, np.float32)
-            levels, scale = entries[""].astype(np.float32), entries[_SCALE]
+            levels, scale = entries[""], entries[_SCALE]
             if _LOW in entries:
-                digits = (entries[_LOW][:, None] >> _SHIFTS & 3).ravel()[: levels.size]
-                levels = levels * 4 + digits.reshape(levels.shape)
-            found = levels * np.repeat(scale, GROUP, axis=0)[: len(levels)]
+                levels = _joined(levels, entries[_LOW])
+            found = levels.astype(np.float32) * np.repeat(scale, GROUP, axis=0)[: len(levels)]
             if np.abs(found - matrix).max() <= _TOLERANCE * np.abs(matrix).max():
                 return layout, entries
     return None
