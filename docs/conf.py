@@ -51,7 +51,7 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # fields of dataclasses are described once
 napoleon_custom_sections = [("Call arguments", "params_style"), ("Output", "returns_style")]
 
-# The page `live`, which `make docs` adds, as it takes minutes.
+# The static page in the folder `live`, which `make docs` adds to the page `page`, as it takes minutes.
 _LIVE, _LIVE_CAPTIONERS = "live", ("flickr8k_soft", "flickr8k_hard", "flickr8k_none")
 _LIVE_DIGITS = ("ram_28", "dram_pairs", "stn_rts")
 _LIVE_FRAME = """
@@ -149,7 +149,7 @@ def _write_live_page(app: Sphinx) -> None:
 
 
 def _show_live_page(app: Sphinx, name: str, source: list[str]) -> None:
-    if name == _LIVE and app.config.live_page:
+    if name == "page" and app.config.live_page:
         source[0] += _LIVE_FRAME
 
 
