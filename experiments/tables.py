@@ -18,7 +18,6 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 _BLOCK = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
-
 _COMMANDS = {
     **dict.fromkeys(("controls", "mobilenet_v2", "resnet50"), "flickr8k"),
     **dict.fromkeys(("paper_scores", "distilled_vgg19"), "vgg19"),
@@ -179,9 +178,7 @@ TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
     "estimators": (
         (
             Column("M", ("samples",)),
-            Column("step ms", ("step ms",), spread=True),
-            Column("variance", ("variance",), spread=True),
-            Column("cosine", ("cosine",), spread=True),
+            *(Column(name, (name,), spread=True) for name in ("step ms", "variance", "cosine")),
             Column("ELBO", ("elbo",), spread=True),
             Column("IW bound 50", ("importance_weighted_bound_50",), spread=True),
             Column("BLEU-4", ("bleu_4",), spread=True),
