@@ -157,7 +157,7 @@ def graph_templates(
     from sat_tf.inference.graphs import convert_graphs
     from sat_tf.inference.packing import Packed, make_template
     from training.data.readers import load_split
-    from training.run.graphs import CORRECTED, pixels_of
+    from training.evaluation.graphs import CORRECTED, pixels_of
 
     shared, photographs = _shared_template(arguments.out, files[published.WEIGHTS["encoder"]]), None
     if not shared:

@@ -285,7 +285,7 @@ def finished(
     """Returns the captioner with the best weights of a run; writes its familiarity and graphs."""
     from sat_tf.inference.load import load_captioner
     from training.evaluation.confidence import learn_familiarity
-    from training.run.graphs import make_graphs
+    from training.evaluation.graphs import make_graphs
 
     captioner = learn_familiarity(load_captioner(folder.path), sources)
     say(make_graphs(captioner, *sources, **splitting))
