@@ -1,4 +1,4 @@
-"""What an installation holds: captions without TensorFlow, and a path that wins over a folder."""
+"""An installation: captions without TensorFlow, and a path that wins over a folder."""
 
 import re
 import shutil

@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TrainedCaptioner:
-    """What `sat_tf.load` returns: a `KerasCaptioner` or a `LiteRTCaptioner`.
+    """The result of `sat_tf.load`: a `KerasCaptioner` or a `LiteRTCaptioner`.
 
     Attributes:
         config: The captioner's configuration; its search is the default one.

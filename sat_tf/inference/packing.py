@@ -275,7 +275,7 @@ _EQUAL = 0.999  # share of equal integers, at least; the others differ by one
 
 
 class Part(NamedTuple):
-    """Where an array of the stored weights is in a graph.
+    """Place of an array of the stored weights in a graph.
 
     Attributes:
         name: The array.

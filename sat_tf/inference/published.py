@@ -32,7 +32,7 @@ SHIPPED = Path(__file__).parents[1] / "captioners"
 MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 FAMILIARITY, CONFIDENCE = "familiarity.json", "confidence.json"
-"""What a captioner knows of its limits, see `confidence`, if it has learned them."""
+"""Limits of a captioner, see `confidence`, if it has learned them."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 PARTS = ("encoder", "start", "step")
@@ -51,7 +51,7 @@ _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
 @dataclasses.dataclass(frozen=True)
 class Marker:
-    """What a folder says of itself.
+    """Marker of a folder.
 
     Attributes:
         files: SHA-256 (hexadecimal) of each file.

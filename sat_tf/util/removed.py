@@ -70,7 +70,7 @@ REMOVED: dict[str, str] = {
     "digits.publish --split": "publishing reads no digits",
     "digits.publish --licence": "edit the card, README.md in OUT",
 }
-"""What went -> what to do instead, a clause without a full stop; `{value}` is the value given.
+"""Removed name -> what to do instead, a clause without a full stop; `{value}` is the value given.
 
 Keys are flags (`--data.image-dir`, with dashes), flags with a value (`--data.tokens x`), each
 of all commands or of one (`serving.export --all`), and commands (`sat-tf locate`). `*` matches

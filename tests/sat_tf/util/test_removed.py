@@ -1,4 +1,4 @@
-"""What earlier versions had is answered with what to do instead."""
+"""Flags and commands of earlier versions are answered with what to do instead."""
 
 from dataclasses import dataclass
 
