@@ -15,7 +15,9 @@ from training.run.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.md")]
-MOST_WORDS = 26_500  # to become 15,000
+MOST_WORDS = 19_500  # to become 15,000
+OTHERS = ("digits.md", "CHANGELOG.md")
+"""Pages that name other settings: those of digits, and removed ones."""
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")
 
 PATH = re.compile(r"`((?:sat_tf|training|serving|tests|benchmarks|experiments)/[\w./]+)`")
@@ -99,7 +101,7 @@ def test_files_commands_and_settings_that_the_pages_name_exist():
         text = page.read_text("utf-8")
         missing += [path for path in PATH.findall(text) if not (ROOT / path).exists()]
         missing += [name for name in MODULE.findall(text) if not find_spec(name.rstrip("."))]
-        for group, key in KEY.findall(text) if page.name != "digits.md" else ():  # digits
+        for group, key in KEY.findall(text) if page.name not in OTHERS else ():
             if not hasattr(groups[group](), key.replace("-", "_")):
                 missing.append(f"{group}.{key}")
     assert missing == []
