@@ -1,11 +1,10 @@
 """Show, Attend and Tell (Xu et al., 2015, arXiv:1502.03044) in TensorFlow 2 and Keras 3.
 
-`sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run, without TensorFlow from its
-second use on. The layers are Keras layers:
-`sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
+`sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run, without TensorFlow. The
+layers are Keras layers: `sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
 
-Names of this package that need TensorFlow load it when they are first used, without its log, unless
-`TF_CPP_MIN_LOG_LEVEL` says otherwise. If TensorFlow is loaded before, its log is on.
+Names of this package that need TensorFlow load it when they are first used, with most of its log
+off unless `TF_CPP_MIN_LOG_LEVEL` says otherwise.
 """
 
 from __future__ import annotations

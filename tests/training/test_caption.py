@@ -135,6 +135,7 @@ def test_a_run_that_draws_its_locations_keeps_one_hypothesis(hard_run, photo, tm
     assert config["search"]["beam"] > 1
     config["attention"]["inference"] = "sample"
     (run / "config.json").write_text(json.dumps(config))
+    shutil.rmtree(run / "graphs")  # they do not sample
     argv = [str(photo), "--run-dir", str(run), "--figure", "none", "--json"]
     assert main(argv) == 0
     assert json.loads(capsys.readouterr().out)["alternatives"] == []

@@ -20,7 +20,7 @@ from training.run.config import read_run_config
 
 @pytest.fixture(scope="module")
 def captioner(soft_run):
-    return sat_tf.load(soft_run)
+    return sat_tf.load(soft_run, engine="keras")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from training.evaluation.reading import Reading
 
 @pytest.fixture(scope="module")
 def captioner(hard_run):
-    return sat_tf.load(hard_run)
+    return sat_tf.load(hard_run, engine="keras")
 
 
 @pytest.fixture(scope="module")
