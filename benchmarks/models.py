@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sat_tf.captioner import Captioner
 from sat_tf.config import EncoderConfig
-from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.objectives import make_objective
 from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.run.build import compile_model
@@ -122,12 +122,12 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     return model
 
 
-def talkative(model: Captioner) -> TrainedCaptioner:
+def talkative(model: Captioner) -> KerasCaptioner:
     """Adds a vocabulary and forbids the end: captions are as long as they may be."""
     bias = model.decoder.deep_output.word_projection.bias
     bias.assign(tf.one_hot(END, model.vocabulary_size, on_value=-100.0))
     words = (f"word{n}" for n in range(len(SPECIAL_TOKENS), model.vocabulary_size))
-    return TrainedCaptioner(model, Vocabulary((*SPECIAL_TOKENS, *words)))
+    return KerasCaptioner(model, Vocabulary((*SPECIAL_TOKENS, *words)))
 
 
 def annotations(shape: Shape, count: int, dtype: str = "float32", seed: int = 0) -> tf.Tensor:

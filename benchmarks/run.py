@@ -23,7 +23,7 @@ from benchmarks import baseline, models
 from benchmarks.measure import command, format_table, machine, matrix_product, medians
 from benchmarks.models import SHAPES, Shape
 from sat_tf.config import SearchConfig
-from sat_tf.inference.captioning import TrainedCaptioner
+from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.util.files import write_atomically
 from training.data.batches import pad_tokens, plan_epoch
 
@@ -218,9 +218,7 @@ def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> dict[s
     return {"search": rows}
 
 
-def _batched(
-    captioner: TrainedCaptioner, shape: Shape, beam: int, size: int
-) -> Callable[[], object]:
+def _batched(captioner: KerasCaptioner, shape: Shape, beam: int, size: int) -> Callable[[], object]:
     search = SearchConfig(beam=beam, max_length=LENGTH)
     # None stays in a cache.
     turns = itertools.cycle([models.annotations(shape, size, seed=seed) for seed in range(3)])
