@@ -116,7 +116,8 @@ def test_the_site_has_every_page_the_api_and_what_its_links_lead_to(site):
     assert 'id="sat_tf.objectives.estimators.score_function_loss"' in objectives
     # Keras' layers take (*args, **kwargs); the site shows their arguments.
     layers = (site / "api" / "layers.html").read_text("utf-8")
-    assert "vocabulary_size" in layers.split('id="sat_tf.layers.decoder.RNNDecoder"')[1].split("</dt>")[0]
+    decoder = layers.split('id="sat_tf.layers.decoder.RNNDecoder"')[1]
+    assert "vocabulary_size" in decoder.split("</dt>")[0]
     sidebar = re.findall(r'"toctree-l1[^>]*><a[^>]*href="([^"]+)', (site / "page.html").read_text())
     assert len(sidebar) == len(set(sidebar)) > 20
     assert "<math" in (site / "paper.html").read_text("utf-8")
