@@ -15,7 +15,7 @@ FROZEN = ("--encoder.name", "scenes_cnn", "--encoder.weights", "none", "--encode
 @pytest.mark.parametrize(
     ("flags", "lines", "files"),
     [
-        (("--recipe", "scenes_soft", "--data.limit", "20"), 10_800, 57),
+        (("--recipe", "scenes_soft", "--data.limit", "20"), 9_700, 53),
         (("--recipe", "flickr8k_soft", "--data.min_count", "1", *FROZEN), 13_000, 66),
         (("--recipe", "folder_soft", "--data.min_count", "1", *FROZEN), 14_500, 71),
     ],

@@ -1,4 +1,4 @@
-"""Data sets by name; each loads as a `Split` of `Example`s."""
+"""Data sets by name; each loads as a `Split` of `Example`s, by a module that is imported for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from training.data.config import DataSet
 from training.data.examples import DataError, Split
-from training.data.readers import coco, flickr, folder, scenes
+
+_FLICKR = ("flickr8k", "flickr30k")
 
 
 def check_there(data: DataSet, data_dir: Path | None) -> None:
@@ -46,9 +47,13 @@ class Source:
         check_there(data, data_dir)
         self._data, self._data_dir = data, Path(data_dir) if data_dir else None
         self.files: tuple[Path, ...] = ()
-        if layout := flickr.LAYOUTS.get(data.name):
-            self.files = flickr.read_files(self._data_dir, layout, data.splits)
+        if data.name in _FLICKR:
+            from training.data.readers import flickr
+
+            self.files = flickr.read_files(self._data_dir, flickr.LAYOUTS[data.name], data.splits)
         elif data.name == "folder":
+            from training.data.readers import folder
+
             self._folder = folder.read_folder(self._data_dir, data)
             self.files = self._folder.files
 
@@ -58,10 +63,16 @@ class Source:
         if data.name == "folder":
             return self._folder.split(name, limit)
         if data.name == "scenes":  # fewer are drawn, not drawn and cut off
+            from training.data.readers import scenes
+
             count = scenes.COUNTS[name]
             return scenes.load(name, seed=data.seed, count=min(count, limit or count))
         if data.name == "coco_captions":
+            from training.data.readers import coco
+
             return coco.load(name, self._data_dir, limit)
+        from training.data.readers import flickr
+
         return flickr.load(name, self._data_dir, flickr.LAYOUTS[data.name], data.splits, limit)
 
 
