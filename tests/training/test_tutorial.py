@@ -66,8 +66,11 @@ def shell(tmp_path):
 def test_the_commands_of_the_tutorial_run_as_written(tmp_path, shell):
     commands = blocks("sh")
     modules = [re.search(r"-m (\S+)", command)[1] for command in commands]
-    assert modules == [f"training.{name}" for name in ("inspect", "train", "evaluate", "caption")]
+    expected = ("inspect", "train", "train", "evaluate", "caption")
+    assert modules == [f"training.{name}" for name in expected]
+    del commands[1]  # fine-tuning, over a larger encoder
     commands[1] = f"{commands[1].rstrip()} --fit.epochs 2"  # of 20
+    write_files(tmp_path / "new_photos", {"1.jpg": encoded(photograph(1))})
     inspected, _, _, captioned = map(shell, commands)
 
     assert "Ready to train." in inspected.stdout
@@ -79,6 +82,7 @@ def test_the_commands_of_the_tutorial_run_as_written(tmp_path, shell):
     assert report["images"] == COUNTS["test"] and report["skipped"] == {}
     assert captioned.stdout.startswith("holiday/garden/IMG 0101.jpg: ")
     assert len(list((tmp_path / "captions").glob("*.png"))) == 1
+    assert (tmp_path / "captions.csv").read_text("utf-8").count("\n") == 2
     # Of TensorFlow's log only what it writes before it knows its level is left.
     said = captioned.stderr.splitlines()
     assert len(said) <= 9, captioned.stderr
