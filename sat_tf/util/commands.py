@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sat_tf.util.errors import invalid_value
+from sat_tf.util.errors import installation, invalid_value
 from sat_tf.util.files import finite
 from sat_tf.util.removed import removed_flag
 
@@ -47,6 +47,7 @@ COMMANDS = {
 
 # With those that turn the direction of writing around.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_TRAINING = ("tensorflow", "keras", "h5py", "grpc")  # in `.[train]`, not in the light installation
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _UNREAD = 128 + signal.SIGPIPE
@@ -154,6 +155,11 @@ def exit_status(
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes it at its end
         return _UNREAD
+    except ModuleNotFoundError as error:  # an installation for captions alone
+        if (error.name or "").partition(".")[0] not in _TRAINING:
+            raise
+        print(f"Error: this needs {error.name}: {installation('train')}", file=sys.stderr)
+        return _BAD_INPUT
     except expected as error:
         print(f"Error: {printable(error)}", file=sys.stderr)
         return _BAD_INPUT

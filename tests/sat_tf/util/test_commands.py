@@ -24,6 +24,14 @@ COMMANDS = {
 }
 
 
+def test_a_light_installation_is_told_what_is_missing(capsys):
+    missing = ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow")
+    assert exit_status(raiser(missing)) == 2
+    assert capsys.readouterr().err == 'Error: this needs tensorflow: pip install -e ".[train]"\n'
+    with pytest.raises(ModuleNotFoundError):  # a fault of ours
+        exit_status(raiser(ModuleNotFoundError("No module named 'x'", name="x")))
+
+
 def raiser(error: BaseException):
     """Returns a function that raises the error."""
 
