@@ -43,8 +43,6 @@ TEMPLATES = tuple(f"{part}.graph.npz" for part in PARTS)
 
 _FORMAT = 2
 _SHARED = (WEIGHTS["encoder"], TEMPLATES[0], FAMILIARITY)
-_HOMES: dict[str, Path] = {}
-_FILES: dict[frozenset[str], str] = {}
 # `Path` turns the two slashes of hf:// into one.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
@@ -116,24 +114,9 @@ def read_marker(folder: Path) -> Marker:
         ) from error
 
 
-def add_kind(manifest: str, files: Collection[str], home: Path) -> None:
-    """Adds a kind of models beside captioners.
-
-    Args:
-        manifest: Name of its marker.
-        files: Names of the other files.
-        home: Folder of the pretrained models.
-    """
-    _HOMES[manifest], _FILES[frozenset(files)] = home, manifest
-
-
-def names(manifest: str = MANIFEST) -> list[str]:
-    """Lists the pretrained captioners, or the pretrained models with another marker."""
-    return sorted(path.parent.name for path in _home(manifest).glob(f"*/{manifest}"))
-
-
-def _home(manifest: str) -> Path:
-    return _HOMES.get(manifest, SHIPPED)
+def names() -> list[str]:
+    """Lists the pretrained captioners."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}"))
 
 
 def read_card(folder: Path) -> str:
@@ -164,8 +147,7 @@ def locate(name: str | Path) -> Path:
     path = Path(name)
     if path.exists():
         return path
-    kinds = (MANIFEST, *_HOMES)
-    known = {one: _home(kind) / one for kind in kinds for one in names(kind)}
+    known = {one: SHIPPED / one for one in names()}
     if str(name) in known:
         return known[str(name)]
     close = difflib.get_close_matches(str(name), known, n=1)
@@ -208,7 +190,7 @@ def bare_name(name: str) -> str:
 
 def manifest_of(folder: Path) -> Path | None:
     """Returns the marker of a folder; None for a run, which has none."""
-    return next((folder / name for name in (MANIFEST, *_HOMES) if (folder / name).is_file()), None)
+    return folder / MANIFEST if (folder / MANIFEST).is_file() else None
 
 
 def is_published(folder: Path) -> bool:
@@ -302,15 +284,7 @@ def write(
         share_encoder: Write what belongs to the encoder beside the folder, for its neighbours.
         teachers: What taught a captioner beside captions: boxes, captioners, reward.
         **facts: The other attributes of `Marker`.
-
-    Raises:
-        RunError: The folder has a model of another kind.
     """
-    manifest = _FILES.get(frozenset(contents), MANIFEST)
-    if manifest_of(folder) not in (None, folder / manifest):
-        raise RunError(
-            f"{folder} holds a model of another kind: remove it, or name another folder."
-        )
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.suffix in (".npz", ".json", ".tflite"):
@@ -320,7 +294,7 @@ def write(
         shared = share_encoder and name in _SHARED
         write_atomically(_shared(folder, name, hashes[name]) if shared else folder / name, content)
     marker = Marker(hashes, taught_by=None if teachers is None else {"own": [*teachers]}, **facts)
-    write_json(folder / manifest, marker.to_values())
+    write_json(folder / MANIFEST, marker.to_values())
 
 
 def _shared(folder: Path, name: str, sha256: str) -> Path:
