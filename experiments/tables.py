@@ -67,9 +67,9 @@ _MAPS = (
     Column("CIDEr", ("cider",)),
 )
 _SHIP = (
-    Row("`flickr8k_soft` as it ships", "shipped", "SOFT"),
-    Row("`flickr8k_hard` as it ships", "shipped", "HARD"),
-    Row("`flickr8k_none` as it ships, no attention", "shipped", "NONE"),
+    Row("pretrained `flickr8k_soft`", "shipped", "SOFT"),
+    Row("pretrained `flickr8k_hard`", "shipped", "HARD"),
+    Row("pretrained `flickr8k_none`, no attention", "shipped", "NONE"),
 )
 _CENTRE = Row("the image centre in place of a map", "controls", "image centre", "")
 _PLAIN = Row("`flickr8k_soft`, as typed", "flickr8k", "flickr8k_soft")
@@ -132,8 +132,8 @@ TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
             Row("DINOv2, previous word, hard", "dinov2", "HARD_WORD", "0-2"),
             Row("ResNet50 + MobileNetV2", "narrow_layer", "WIDE"),
             Row("ResNet50 + MobileNetV2, narrow layer", "narrow_layer", "BEFORE"),
-            Row("the same, taught by boxes", "resnet50_mobilenet_v2", "BOXED"),
-            Row("the same, distilled, 288 pixels (ships)", "shipped", "SOFT"),
+            Row("the same, with boxes", "resnet50_mobilenet_v2", "BOXED"),
+            Row("the same, distilled, 288 pixels (pretrained)", "shipped", "SOFT"),
             Row("DINOv2 + MobileNetV2, word locator", "word_locator", "SOFT", "0-2"),
             Row("the same, hard", "word_locator", "HARD", "0-2"),
             Row("DINOv2 + MobileNetV2, boxes", "boxes", "SOFT"),
@@ -168,10 +168,10 @@ TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
         ),
         (
             Row("soft, without boxes", "deletion", "UNTAUGHT_SOFT"),
-            Row("soft, taught by boxes", "deletion", "TAUGHT_SOFT"),
+            Row("soft, with boxes", "deletion", "TAUGHT_SOFT"),
             Row("hard, without boxes", "deletion", "UNTAUGHT_HARD"),
-            Row("`flickr8k_soft` as it ships", "deletion", "flickr8k_soft"),
-            Row("`flickr8k_hard` as it ships", "deletion", "flickr8k_hard"),
+            Row("pretrained `flickr8k_soft`", "deletion", "flickr8k_soft"),
+            Row("pretrained `flickr8k_hard`", "deletion", "flickr8k_hard"),
             Row("the image centre in place of a map", "deletion", "image centre", ""),
         ),
     ),

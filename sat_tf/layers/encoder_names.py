@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import keras
 
 WITHOUT_NETWORK = (
-    "Name a file of weights (`--encoder.weights FILE`), or fine-tune a captioner that ships, with "
+    "Name a file of weights (`--encoder.weights FILE`), or fine-tune a pretrained captioner, with "
     "its own encoder: `--recipe folder_from_flickr8k` for your own images."
 )
 """Advice where pretrained weights cannot be downloaded."""

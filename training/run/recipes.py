@@ -88,14 +88,14 @@ _FOLDER = replaced(
     _FLICKR8K,
     data=DataConfig(name="folder", min_count=3),
     encoder={"name": "mobilenet_v2"},
-    # No score of a handful of dev images finds a better epoch: experiments/own_photographs.sh.
+    # No score of a handful of dev images finds a better epoch: experiments/fine_tuning.sh.
     fit={"epochs": 20, "monitor": "last"},
 )
 
 NEW_WORDS = ("--optimizer.learning-rate", "8e-4", "--fit.epochs", "20")
 """Flags that fine-tune a captioner best if it knows few of the words: those of another language."""
 
-# Fine-tunes the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
+# Fine-tunes the pretrained captioner over its encoder: experiments/fine_tuning.sh.
 _FOLDER_FROM_FLICKR8K = replaced(
     _FOLDER,
     recipe="folder_from_flickr8k",
