@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from dataclasses import dataclass, field
@@ -27,16 +26,6 @@ from sat_tf.util.fields import (
 from training.run.config import BaseFitConfig, BaseOptimizerConfig
 
 # --- models ---
-
-Target = Literal["digit", "pair", "sum"]
-"""The question about an image: its digit, its two digits in any order, or their sum."""
-
-
-def answer_names(target: Target) -> tuple[str, ...]:
-    """Returns the names of the classes, in the order of their numbers: 10, 55 or 19."""
-    if target == "pair":
-        return tuple(f"{low} and {high}" for low in range(10) for high in range(low, 10))
-    return tuple(map(str, range(19 if target == "sum" else 10)))
 
 
 @dataclass(frozen=True)
@@ -70,10 +59,8 @@ class PortionsConfig:
 
 @dataclass(frozen=True)
 class STNConfig:
-    """A convolutional network behind a Spatial Transformer, or alone."""
+    """A convolutional network behind a Spatial Transformer."""
 
-    attention: Literal["transformer", "none"] = "transformer"
-    """transformer rectifies the image first."""
     output_size: Annotated[int, Range(2)] = 28
     """Side of the rectified image, pixels."""
     localisation_filters: Size = 20
@@ -108,9 +95,7 @@ class GlimpseConfig:
     """Values along a side of each patch."""
     scales: Size = 1
     """Patches per glimpse, each twice as wide as the one before."""
-    locations: Literal["learned", "random"] = "learned"
-    """Locations of glimpses: from the policy (learned) or, for comparison, anywhere (random)."""
-    first_location: Literal["learned", "centre", "random"] = "centre"
+    first_location: Literal["learned", "random"] = "learned"
     """Location of the first glimpse; learned takes it from the policy like all the others."""
     std: Positive = 0.1
     """Standard deviation of the policy; 1 is half the image."""
@@ -131,8 +116,6 @@ class GlimpseConfig:
 class RAMConfig(GlimpseConfig):
     """The recurrent attention model of Mnih et al. (2014), arXiv:1406.6247."""
 
-    core: Literal["relu", "lstm"] = "relu"
-    """Core: `h = relu(W_h h + W_g g)`, as in the paper for digits, or an LSTM."""
     glimpse_hidden_dim: Size = 128
     """Width of the hidden layers of the glimpse network."""
     glimpse_dim: Size = 256
@@ -145,8 +128,6 @@ class RAMConfig(GlimpseConfig):
 class DRAMConfig(GlimpseConfig):
     """The deep recurrent attention model of Ba et al. (2014), arXiv:1412.7755."""
 
-    first_location: Literal["learned", "centre", "random"] = "learned"
-    """Location of the first glimpse; learned takes it from the context."""
     context: bool = True
     """Start the upper LSTM from the coarse image instead of zero."""
     context_block: Size = 4
@@ -219,7 +200,7 @@ class CanvasData(JitteredData):
     clutter_size: Annotated[int, Range(1, 28)] = 8
     """Side of a scrap, pixels."""
 
-    target: ClassVar[Target] = "digit"
+    answers: ClassVar[tuple[str, ...]] = tuple(map(str, range(10)))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -235,9 +216,9 @@ class PairData(DigitData):
     # A smaller canvas has no room for two digits 20 pixels apart.
     size: Annotated[int, Range(48)] = 60
     """Side of the canvas, pixels."""
-    target: Literal["pair", "sum"] = "pair"
-    """The question: which two digits, in any order (55 classes), or their sum (19 classes)."""
-
+    answers: ClassVar[tuple[str, ...]] = tuple(
+        f"{low} and {high}" for low in range(10) for high in range(low, 10)
+    )
     digits_per_example: ClassVar[int] = 2
 
 
@@ -320,8 +301,6 @@ SYSTEMS: dict[str, type[DigitRunConfig]] = {
     "ram": _run(CanvasData, RAMConfig),
     "dram": _run(CanvasData, DRAMConfig),
     "pairs_dram": _run(PairData, DRAMConfig, base=PairsRun),
-    "pairs_ram": _run(PairData, RAMConfig, base=PairsRun),
-    "pairs_stn": _run(PairData, STNConfig, ConvolutionFitConfig),
 }
 """Configuration of the runs of each system, by its name in config.json."""
 
@@ -350,14 +329,6 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
         return from_dict(kind, values)
     except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
-
-
-def peek(flag: str, argv: list[str], default: str | None = None) -> str | None:
-    """Returns the value of a flag that decides which other flags there are."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    # tyro accepts dashes and underscores alike.
-    first.add_argument(flag, f"--{flag[2:].replace('-', '_')}", default=default, dest="value")
-    return first.parse_known_args(argv)[0].value
 
 
 def changed_flags(config: DigitRunConfig, base: DigitRunConfig) -> list[str]:
@@ -394,7 +365,6 @@ _HARD: dict[str, Any] = {"attention": "hard", "entropy_weight": 0.05, "dropout":
 # papers.
 _STN_CLUTTERED = CanvasData(size=60, clutter=16, clutter_size=6)
 _RAM_CLUTTERED = CanvasData(size=60, clutter=4, clutter_size=8)
-_PAIRS, _SUMS = PairData(size=60), PairData(size=60, target="sum")
 # As many pixels as the transformed part has: an output of 28 reads digits at three quarters of
 # their resolution, and had nearly twice the errors after as many epochs. With 20 filters and 8 heat
 # maps, digits were lost among the scraps a little more often.
@@ -407,23 +377,20 @@ _HEAT_MAPS = {
 # Starting from the middle, or from a learned location, was behind after six epochs, with turned
 # digits as well.
 _RAM_60: dict[str, Any] = {"glimpse_size": 12, "scales": 3, "first_location": "random"}
-# The same for DRAM and RAM, so that they can be compared.
-_GLIMPSES: dict[str, Any] = {
-    "glimpses": 4,
-    "glimpse_size": 12,
-    "scales": 3,
-    "glimpse_dim": 128,
-    "hidden_dim": 128,
+_DRAM = DRAMConfig(
+    glimpses=4,
+    glimpse_size=12,
+    scales=3,
+    glimpse_dim=128,
+    hidden_dim=128,
     # Without it, single digits, for which one glimpse suffices, sent the others to a corner for
     # good: in one of two runs 19 % of pairs were wrong at the end.
-    "aim_weight": 0.02,
-}
-_DRAM = DRAMConfig(**_GLIMPSES, random_steps=600)
-_RAM_LSTM = RAMConfig(core="lstm", first_location="random", **_GLIMPSES, random_steps=600)
-_CNN = STNConfig(attention="none")
+    aim_weight=0.02,
+    random_steps=600,
+)
+_DIGIT = CanvasData(size=60), dataclasses.replace(_DRAM, random_steps=300)
 _SINGLE_EPOCHS = 6
 _PAIR_FIT = {"epochs": 20, "batch_size": 64, "patience": 20}
-_SINGLE_FIT = _PAIR_FIT | {"epochs": _SINGLE_EPOCHS}
 
 
 def _stn(recipe: str, data: CanvasData, epochs: int = 20, **model: Any) -> DigitRunConfig:
@@ -436,14 +403,9 @@ def _ram(recipe: str, data: CanvasData, epochs: int, **model: Any) -> DigitRunCo
     return _recipe("ram", recipe, data, RAMConfig(**model), fit, 2e-3)
 
 
-def _pairs(recipe: str, model: GlimpseConfig, data: PairData = _PAIRS) -> DigitRunConfig:
-    system = "pairs_dram" if isinstance(model, DRAMConfig) else "pairs_ram"
-    return _recipe(system, recipe, data, model, _PAIR_FIT, single_epochs=_SINGLE_EPOCHS)
-
-
-def _single(system: str, recipe: str, model: GlimpseConfig) -> DigitRunConfig:
-    shorter = dataclasses.replace(model, random_steps=300)
-    return _recipe(system, recipe, CanvasData(size=_PAIRS.size), shorter, _SINGLE_FIT)
+def _pairs(recipe: str, **model: Any) -> DigitRunConfig:
+    dram, more = dataclasses.replace(_DRAM, **model), {"single_epochs": _SINGLE_EPOCHS}
+    return _recipe("pairs_dram", recipe, PairData(size=60), dram, _PAIR_FIT, **more)
 
 
 def _portions(recipe: str, epochs: int, **model: Any) -> DigitRunConfig:
@@ -463,17 +425,12 @@ RECIPES: dict[str, DigitRunConfig] = {
         _stn("stn_rotated", CanvasData(size=28, rotation=90.0), 40),
         _stn("stn_rts", CanvasData(size=42, rotation=45.0, scale_from=0.7, scale_to=1.2)),
         _stn("stn_cluttered", _STN_CLUTTERED, filters=16, **_HEAT_MAPS),
-        _stn("cnn_cluttered", _STN_CLUTTERED, filters=16, attention="none"),
         # Without augmentation, and always from the middle, it would memorise the digits.
-        _ram("ram_28", CanvasData(size=28, shift=2, turn=15.0), 100, first_location="learned"),
+        _ram("ram_28", CanvasData(size=28, shift=2, turn=15.0), 100),
         _ram("ram_60_translated", CanvasData(size=60), 150, **_RAM_60),
         _ram("ram_60_cluttered", _RAM_CLUTTERED, 150, **_RAM_60),
-        _single("dram", "dram_digit", _DRAM),
-        _pairs("dram_pairs", _DRAM),
-        _pairs("dram_pairs_no_context", dataclasses.replace(_DRAM, context=False)),
-        _single("ram", "ram_digit", _RAM_LSTM),
-        _pairs("ram_pairs", _RAM_LSTM),
-        _pairs("dram_addition", _DRAM, _SUMS),
-        _recipe("pairs_stn", "convnet_addition", _SUMS, _CNN, _PAIR_FIT | {"batch_size": 128}),
+        _recipe("dram", "dram_digit", *_DIGIT, _PAIR_FIT | {"epochs": _SINGLE_EPOCHS}),
+        _pairs("dram_pairs"),
+        _pairs("dram_pairs_no_context", context=False),
     )
 }

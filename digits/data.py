@@ -177,7 +177,7 @@ def draw_pairs(
     pairs in 100 touch, and half of these overlap.
 
     Returns:
-        As `draw_canvases`; labels are sums, 0..18, or numbers of unordered pairs, 0..54.
+        As `draw_canvases`; labels are numbers of unordered pairs, 0..54.
     """
     size, places = config.size, config.size - SIDE + 1
     corners = rng.integers(0, places, [len(rows), 2, 2])
@@ -190,9 +190,7 @@ def draw_pairs(
     canvases = np.zeros([len(rows), size, size], np.uint8)
     for k in range(2):
         _paste(canvases, digits.images[rows[:, k]], corners[:, k])
-    first, second = digits.labels[rows].T
-    labels = first + second if config.target == "sum" else pair_number(first, second)
-    return {"images": canvases, "labels": labels}
+    return {"images": canvases, "labels": pair_number(*digits.labels[rows].T)}
 
 
 def pair_number(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -1,23 +1,17 @@
-"""Evaluate a digit run: `python -m digits.evaluate --run-dir RUN --data-dir DIR`.
-
-Every key of the run's model is a flag, so that settings without weights, such as the choice of a
-location by hard attention, can be varied for a trained model.
-"""
+"""Evaluate a digit run: `python -m digits.evaluate --run-dir RUN --data-dir DIR`."""
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tyro
 from PIL import Image
 
 from digits.config import (
@@ -28,9 +22,7 @@ from digits.config import (
     PortionsConfig,
     RAMConfig,
     STNConfig,
-    answer_names,
     changed_flags,
-    peek,
     read_digit_config,
 )
 from digits.data import Digits, load_digits, scoring_batches
@@ -49,9 +41,6 @@ from training.data.examples import SPLITS, canonical_split
 from training.evaluation.report import REPORT_FILE, format_scores, package_versions, write_report
 from training.run.checkpoints import last_progress
 
-OWN_SETTINGS = "the run's own settings"
-"""`evaluated_with` in the report of a run that was evaluated as it was trained."""
-
 _FIGURES = "figures"
 
 
@@ -60,15 +49,14 @@ def new_model(config: DigitRunConfig, precision: str | None = None) -> DigitMode
     model, data = config.model, config.data
     if isinstance(model, PortionsConfig):
         return Portions(model, data.portions)
-    answers = answer_names(data.target)
     # Only convolutions profit from another precision.
     reduced = (precision or config.fit.precision) == "bfloat16"
     policy = {"dtype": "mixed_bfloat16" if reduced else "float32"}
     kinds = {STNConfig: (STN, policy), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
     kind, options = kinds[type(model)]
     with default_policy("float32"):
-        made = kind(model, data.size, len(answers), **options)
-    made.answers = answers
+        made = kind(model, data.size, len(data.answers), **options)
+    made.answers = data.answers
     return made
 
 
@@ -130,17 +118,12 @@ class Scorer:
             yield batch, tf.constant([code, number], tf.int32)
 
 
-M = TypeVar("M")
-
-
 @dataclass(frozen=True)
-class Arguments(Generic[M]):
+class Arguments:
     """Evaluate the best weights of a digit run."""
 
     run_dir: Path
     """The run folder that `python -m digits.train` wrote."""
-    model: Annotated[M, tyro.conf.FlagConversionOff]
-    """The run's model; settings that determine weights cannot change."""
     data_dir: Path | None = None
     """Folder of mnist.npz; Keras downloads it by default."""
     split: str = "dev"
@@ -156,30 +139,19 @@ class Arguments(Generic[M]):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda: run(given))
+    arguments = parse_flags(Arguments, argv, "digits.evaluate")
+    return exit_status(lambda: run(arguments))
 
 
-def run(argv: list[str]) -> None:
-    """Evaluates a run, whose model decides which flags there are."""
-    run_dir = peek("--run-dir", argv)
-    if run_dir is None:
-        raise ValueError("Expected `--run-dir RUN`, the folder of a digit run.")
-    config = read_digit_config(Path(run_dir))
-    arguments = parse_flags(
-        Arguments[type(config.model)],
-        argv,
-        "digits.evaluate",
-        default=Arguments(Path(run_dir), config.model),
-        description=f"Evaluate the best weights of this run of {config.recipe}.",
-    )
+def run(arguments: Arguments) -> None:
+    """Evaluates the best weights of a run."""
+    config = read_digit_config(arguments.run_dir)
     if arguments.out is not None:
         check_folder("--out", arguments.out)
-    model = load(dataclasses.replace(config, model=arguments.model), arguments.run_dir)
-    evaluate_run(model, config, arguments)
+    evaluate_run(load(config, arguments.run_dir), config, arguments)
 
 
-def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments[Any]) -> None:
+def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments) -> None:
     """Evaluates a run's best model on a split; writes the report and the figures, prints scores.
 
     Raises:
@@ -187,7 +159,6 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
         ValueError: The folder of the report has figures of something else.
     """
     run_dir, split = arguments.run_dir, canonical_split(arguments.split)
-    asked = dataclasses.replace(config, model=arguments.model)
     out = arguments.out or RunFolder(run_dir).evaluation(split)
     folder = out / _FIGURES
     if folder.is_dir() and any(folder.iterdir()) and not (out / REPORT_FILE).is_file():
@@ -205,7 +176,6 @@ def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments
         "scores": scores,
         "examples": len(digits),
         "command": training_command(config),
-        "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
         "evaluation_seconds": time.monotonic() - start,
         "configuration": to_dict(config),
         "versions": package_versions(),

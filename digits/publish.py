@@ -19,10 +19,9 @@ from digits.config import (
     DRAMConfig,
     RAMConfig,
     STNConfig,
-    answer_names,
     read_digit_config,
 )
-from digits.evaluate import OWN_SETTINGS, load, training_command
+from digits.evaluate import load, training_command
 from digits.models import DigitModel
 from digits.reader import CARD, GRAPH, MANIFEST, Facts, write_reader
 from digits.train import single_dir
@@ -149,8 +148,9 @@ def small(model: DigitModel, config: DigitRunConfig) -> tuple[Facts, bytes]:
     scales = (data.scale_from, data.scale_to) if isinstance(data, CanvasData) else (1.0, 1.0)
     ink = (_INK * scale for scale in scales)
     kind, count = _SYSTEMS[type(config.model)], data.digits_per_example
-    answers = list(answer_names(data.target))
-    return Facts(kind, config.recipe, answers, count, data.size, *ink, looks, side), graph
+    return Facts(
+        kind, config.recipe, list(data.answers), count, data.size, *ink, looks, side
+    ), graph
 
 
 def make_card(run_dir: Path, config: DigitRunConfig, name: str, weights_sha256: str | None) -> str:
@@ -183,8 +183,6 @@ def _scores(run_dir: Path, weights_sha256: str | None) -> str:
         line = f"- {report['split']}: {report['error']:.2f} % of {report['examples']:,} examples"
         if trained := report.get("training"):
             line += f", by epoch {trained['best_epoch']} of the {trained['epochs']} trained"
-        if (settings := report.get("evaluated_with", OWN_SETTINGS)) != OWN_SETTINGS:
-            line += f", with `{settings}`"
         lines.append(line)
     return "\n".join(lines) or "None were measured."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import functools
@@ -15,15 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from digits.config import (
-    RECIPES,
-    DigitRunConfig,
-    DRAMConfig,
-    PairsRun,
-    peek,
-    read_digit_config,
-    to_text,
-)
+from digits.config import RECIPES, DigitRunConfig, PairsRun, read_digit_config, to_text
 from sat_tf.inference.run_folder import RunFolder
 from sat_tf.util.commands import check_removed, loading, parse_flags
 from sat_tf.util.errors import RunError, invalid_value
@@ -61,7 +54,9 @@ def parse(argv: list[str]) -> Arguments[Any]:
         ValueError: There is no such recipe.
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
-    name = peek("--recipe", argv, "ram_28")
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--recipe", default="ram_28")
+    name = first.parse_known_args(argv)[0].recipe
     check_removed(argv, "digits.train")
     if name not in RECIPES:
         raise invalid_value("--recipe", f"one of {', '.join(RECIPES)}", repr(name))
@@ -104,7 +99,7 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
             locks.enter_context(exclusive_lock(folder))
         for config, folder in runs:
             model = train(config, folder, data_dir, strategy, interrupts)
-        evaluate.evaluate_run(model, config, evaluate.Arguments(run_dir, config.model, data_dir))
+        evaluate.evaluate_run(model, config, evaluate.Arguments(run_dir, data_dir))
 
 
 def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, Path]]:
@@ -115,7 +110,7 @@ def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, 
     """
     if not isinstance(config, PairsRun) or not config.single_epochs or config.init_from:
         return [(config, run_dir)]
-    base = RECIPES["dram_digit" if isinstance(config.model, DRAMConfig) else "ram_digit"]
+    base = RECIPES["dram_digit"]
     same = {key: getattr(config.data, key) for key in ("size", "dev_digits", "limit")}
     first = dataclasses.replace(
         base,

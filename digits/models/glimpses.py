@@ -198,8 +198,7 @@ def given_locations(
         config: Settings of the model.
         rows: B, number of images.
         seed: int32 `[2]`.
-        random_share: Share of the rows whose glimpses are in random places, except a first one at
-            the centre.
+        random_share: Share of the rows whose glimpses are all in random places.
 
     Returns:
         Normalised locations `[T, B, 2]`, and bool `[T, B]`, true where they are used.
@@ -207,13 +206,9 @@ def given_locations(
     steps = config.glimpses
     places, shares = tf.unstack(step_seeds(seed, 2))
     given = 2.0 * uniform([steps, rows, 2], places) - 1.0
-    if config.locations == "random":
-        return given, tf.ones([steps, rows], tf.bool)
     warm_up = uniform([rows], shares) < random_share
     used = tf.tile(warm_up[tf.newaxis], [steps, 1])
-    if config.first_location == "centre":
-        given = tf.concat([tf.zeros([1, rows, 2]), given[1:]], axis=0)
-    if config.first_location != "learned":
+    if config.first_location == "random":
         used = tf.concat([tf.ones([1, rows], tf.bool), used[1:]], axis=0)
     return given, used
 

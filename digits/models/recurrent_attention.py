@@ -182,7 +182,7 @@ class RecurrentAttention(DigitModel):
 class RAM(RecurrentAttention):
     """The recurrent attention model.
 
-    `h_t = f(h_{t-1}, g_t)`, `l_{t+1} ~ N(f_l(stop_gradient(h_t)), std^2 I)`,
+    `h_t = relu(W_h h_{t-1} + W_g g_t + b)`, `l_{t+1} ~ N(f_l(stop_gradient(h_t)), std^2 I)`,
     `y = softmax(f_a(h_T))` with K `classes` (Mnih et al., 2014, arXiv:1406.6247). Called as
     `RecurrentAttention`.
     """
@@ -192,33 +192,26 @@ class RAM(RecurrentAttention):
         self.glimpse_network = GlimpseNetwork(
             self.patch_shape, config.glimpse_hidden_dim, config.glimpse_dim, name="glimpse"
         )
-        if config.core == "relu":
-            self.core = keras.layers.SimpleRNNCell(config.hidden_dim, "relu", name="core")
-        else:
-            self.core = keras.layers.LSTMCell(config.hidden_dim, name="core")
+        self.core = keras.layers.SimpleRNNCell(config.hidden_dim, "relu", name="core")
         self.core.build((None, config.glimpse_dim))
         self.classifier = dense(config.hidden_dim, classes, name="classifier")
         self.built = True
 
-    def begin(self, images: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def begin(self, images: tf.Tensor) -> tf.Tensor:
         """Starts from zeros."""
-        zeros = tf.zeros([tf.shape(images)[0], self.config.hidden_dim])
-        return (zeros,) if self.config.core == "relu" else (zeros, zeros)
+        return tf.zeros([tf.shape(images)[0], self.config.hidden_dim])
 
-    def advance(
-        self, patches: tf.Tensor, location: tf.Tensor, state: tuple[tf.Tensor, ...]
-    ) -> tuple[tf.Tensor, ...]:
+    def advance(self, patches: tf.Tensor, location: tf.Tensor, state: tf.Tensor) -> tf.Tensor:
         """Takes one step of the core."""
-        _, state = self.core(self.glimpse_network(patches, location), list(state))
-        return tuple(state)
+        return self.core(self.glimpse_network(patches, location), [state])[0]
 
-    def aiming(self, state: tuple[tf.Tensor, ...]) -> tf.Tensor:
+    def aiming(self, state: tf.Tensor) -> tf.Tensor:
         """Returns `stop_gradient(h)`: the core learns from the likelihood alone."""
-        return tf.stop_gradient(state[0])
+        return tf.stop_gradient(state)
 
-    def answer(self, state: tuple[tf.Tensor, ...]) -> tf.Tensor:
+    def answer(self, state: tf.Tensor) -> tf.Tensor:
         """Computes the logits from h."""
-        return self.classifier(state[0])
+        return self.classifier(state)
 
 
 class DRAMState(NamedTuple):

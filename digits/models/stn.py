@@ -1,4 +1,4 @@
-"""The Spatial Transformer, and a classifier that sees images through it or as they are."""
+"""The Spatial Transformer, and a classifier that sees images through it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from digits.models import (
 from digits.models.glimpses import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
 from sat_tf.ops import dropout
 from sat_tf.train_step import Batch
-from sat_tf.util.errors import invalid_value
 
 
 class SpatialTransformer(keras.layers.Layer):
@@ -109,7 +108,7 @@ def _towards_centres(points: int) -> Callable[..., tf.Tensor]:
 
 
 class STN(DigitModel):
-    """`log p(y | CNN(V))`, V the image, seen through its affine map if it has attention.
+    """`log p(y | CNN(V))`, V the image, seen through its affine map.
 
     The CNN has two convolutions of 5 x 5, each before a maximum over 2 x 2 pixels, a hidden layer
     and the classes. Attention learns from the classification loss alone (Jaderberg et al., 2015,
@@ -124,12 +123,11 @@ class STN(DigitModel):
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, autocast=False, **kwargs)
-        self.image_size, policy = image_size, self.dtype_policy
-        side, self.attention = image_size, None
-        if config.attention == "transformer":
-            side, filters = config.output_size, (config.localisation_filters,) * 2
-            sizes = (image_size, side, filters, config.localisation_dim, config.localisation_points)
-            self.attention = SpatialTransformer(*sizes, dtype=policy, name="transformer")
+        side, policy, filters = config.output_size, self.dtype_policy, config.localisation_filters
+        sizes = (filters, filters), config.localisation_dim, config.localisation_points
+        self.attention = SpatialTransformer(
+            image_size, side, *sizes, dtype=policy, name="transformer"
+        )
         layers = [
             convolution(config.filters, 5, dtype=policy),
             keras.layers.MaxPooling2D(2),
@@ -145,19 +143,12 @@ class STN(DigitModel):
 
     def call(self, images: tf.Tensor, seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes logits `[B, K]` and V `[B, h, w, 1]`; there is dropout if a seed is given."""
-        seen = images if self.attention is None else self.attention(images)[0]
+        seen, _ = self.attention(images)
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
 
     def read(self, images: tf.Tensor) -> Reading:
-        """Reads images in one look: V, and where its corners lie in the image.
-
-        Raises:
-            ValueError: The model has no Spatial Transformer.
-        """
-        if self.attention is None:
-            expected = "transformer, which looks at a part of the image"
-            raise invalid_value("attention", expected, self.config.attention)
+        """Reads images in one look: V, and where its corners lie in the image."""
         seen, theta = self.attention(images)
         # The outer edges of the output's pixels, half a pixel beyond their centres.
         reach = 1.0 + 1.0 / (self.config.output_size - 1)

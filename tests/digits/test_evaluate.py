@@ -25,10 +25,6 @@ def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_p
     assert report_of(tmp_path)["examples"] == 30 and report_of(tmp_path)["split"] == "test"
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert names == ["00.png", "mine.png"]
-    assert main([*flags, "--model.samples", "6"]) == 0
-    assert report_of(tmp_path)["evaluated_with"] == "--model.samples 6"
-    assert main([*flags, "--model.hidden_dim", "5"]) == 2
-    assert "do not fit" in capsys.readouterr().err
 
 
 def test_a_folder_with_figures_of_something_else_is_refused(

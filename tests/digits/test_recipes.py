@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from digits.config import RECIPES, answer_names
+from digits.config import RECIPES
 from digits.data import Digits, scoring_batches
 from digits.evaluate import new_model
 
@@ -24,7 +24,7 @@ def test_a_recipes_model_reads_its_data(digits, config):
     batch = next(scoring_batches(digits[:2], config.data, "dev"))
     model = new_model(config)
     assert batch["images"].shape == (2, config.data.size, config.data.size, 1)
-    assert tf.reduce_max(batch["labels"]) < len(answer_names(config.data.target))
+    assert tf.reduce_max(batch["labels"]) < len(config.data.answers)
     scores = model.scores(batch, SEED)
     assert scores["error"].values.shape == (2,)
     assert np.isfinite(scores["nll"].values).all()

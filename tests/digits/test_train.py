@@ -35,6 +35,7 @@ def test_every_recipe_parses_to_itself():
     [
         (["--recipe", "digits_firm"], "digits_firm"),
         (["--recipe", "ram_28_paper"], "`--recipe ram_28_paper` was removed"),
+        (["--recipe", "dram_addition"], "take `dram_pairs`"),
         (["--recipe", "digits_soft", "--encoder.name", "vgg19"], "--encoder.name"),
         (["--recipe", "digits_soft", "--model.samples", "1"], "`--model.samples`"),
         (["--recipe", "ram_28", "--optimizer.weight_decay", "1"], "`--optimizer.weight_decay`"),
@@ -89,7 +90,7 @@ def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, tmp_path,
 
 NARROW = (
     *("--model.glimpses", "2", "--model.glimpse-size", "4", "--model.hidden-dim", "4"),
-    *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4", "--data.size", "48"),
+    *("--model.glimpse-dim", "4", "--model.glimpse-filters", "1", "--data.size", "48"),
     *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.figures", "0"),
 )
 
@@ -98,12 +99,12 @@ NARROW = (
 def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatch, unvalidated):
     monkeypatch.setattr(evaluate, "evaluate_run", lambda *_: {})
     run_dir = tmp_path / "run"
-    command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
+    command = ["--recipe", "dram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
     command += ["--data-dir", str(mnist), "--run-dir", str(run_dir)]
     assert main(command) == 0
     first = tmp_path / "run_single"
     said = capsys.readouterr().out
-    assert f"Recipe ram_digit, seed 0, in {first}." in said
+    assert f"Recipe dram_digit, seed 0, in {first}." in said
     assert f"Initialized with weights of {first}: " in said
     assert last_progress(first / "checkpoints").epoch == 1
     assert last_progress(run_dir / "checkpoints").epoch == 2

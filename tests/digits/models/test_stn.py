@@ -1,4 +1,4 @@
-"""The Spatial Transformer, and the classifier with it and without."""
+"""The Spatial Transformer, and the classifier behind it."""
 
 import numpy as np
 import pytest
@@ -46,13 +46,6 @@ SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden
 
 def make(**settings):
     return STN(STNConfig(**SMALL | {"output_size": 12} | settings), image_size=16)
-
-
-def test_the_classifier_sees_what_attention_makes_of_the_image():
-    images = batch(image_size=16)["images"]
-    logits, seen = make()(images)
-    assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
-    np.testing.assert_array_equal(make(attention="none")(images)[1], images)
 
 
 def test_the_classifiers_loss_teaches_where_to_look():
