@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import keras
-from keras.src.backend.common import global_state
 
 
 class BuildsBeforeFit:
@@ -46,16 +45,6 @@ def variable_key(optimizer: keras.optimizers.Optimizer, variable: keras.Variable
 def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     """Returns the number of steps, those that only accumulate gradients included."""
     return getattr(optimizer, "inner_optimizer", optimizer)._iterations
-
-
-@contextmanager
-def without_memory() -> Iterator[None]:
-    """Leaves the variables of models that are made inside without values, and without memory."""
-    with keras.StatelessScope():
-        try:
-            yield
-        finally:  # the scope would give them their values now
-            global_state.set_global_attribute("uninitialized_variables", [])
 
 
 @contextmanager

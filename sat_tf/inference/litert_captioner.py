@@ -26,6 +26,8 @@ from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
 
 _ATTENTION = ("alpha", "beta")
+_ENCODER = (published.GRAPHS[0], published.WEIGHTS["encoder"], published.TEMPLATES[0])
+"""Files that an encoder is made of, one or two of them."""
 
 
 class LiteRTCaptioner(TrainedCaptioner):
@@ -56,12 +58,16 @@ class LiteRTCaptioner(TrainedCaptioner):
         self.config, self.vocabulary = read_config(folder), read_vocabulary(folder)
         self.precision, threads = marker.precision, threads or _cores()
         try:
-            self._encode = Encoder.of(
-                _digests(marker, 0), lambda: _content(folder, marker, 0), threads
-            )
-            self._start = Graph(_content(folder, marker, 1), threads)
+            # The encoder last: nothing else takes as much memory while it is opened.
+            start, step = _contents(folder, marker, "decoder")
+            self._start = Graph(start, threads)
             # On two threads a step of int8 takes 65 % more processor time, and hardly less time.
-            self._step = Graph(_content(folder, marker, 2), 1)
+            self._step = Graph(step, 1)
+            self._encode = Encoder.of(
+                tuple(marker.files.get(name, "") for name in _ENCODER),
+                lambda: _contents(folder, marker, "encoder")[0],
+                threads,
+            )
         except ValueError as error:
             raise RunError(f"The graphs in {folder} cannot be used: {error}") from error
         self._rows = self._step.inputs.get("words", (0,))[0]
@@ -217,33 +223,22 @@ def graph_files(folder: Path) -> dict[str, bytes]:
     Raises:
         RunError: As `LiteRTCaptioner`.
     """
-    marker, found = published.read_marker(folder), {}
-    for number, name in enumerate(published.GRAPHS):
-        content = _content(folder, marker, number)
-        found[name] = content if isinstance(content, bytes) else content.read_bytes()
-    return found
+    marker = published.read_marker(folder)
+    contents = [*_contents(folder, marker, "encoder"), *_contents(folder, marker, "decoder")]
+    read = (one if isinstance(one, bytes) else one.read_bytes() for one in contents)
+    return dict(zip(published.GRAPHS, read, strict=True))
 
 
-def _digests(marker: published.Marker, number: int) -> tuple[str, ...]:
-    """Returns the SHA-256 of the files that a graph is made of."""
-    graph, part = published.GRAPHS[number], published.TEMPLATES[number]
-    weights = published.WEIGHTS["encoder" if number == 0 else "decoder"]
-    if graph in marker.files:
-        return (marker.files[graph],)
-    if part not in marker.files or weights not in marker.files:
-        raise ValueError(f"there is no {graph}. Publish the captioner again.")
-    return marker.files[weights], marker.files[part]
-
-
-def _content(folder: Path, marker: published.Marker, number: int) -> Path | bytes:
-    """Returns the file of a graph, or its content put together from the stored weights."""
-    graph, part = published.GRAPHS[number], published.TEMPLATES[number]
-    if graph in marker.files:
-        return published.checked_files(folder, [graph])[graph]
-    _digests(marker, number)
-    weights = published.WEIGHTS["encoder" if number == 0 else "decoder"]
-    packed = Packed(published.checked_content(folder, weights))
-    return assemble(published.checked_content(folder, part), packed)
+def _contents(folder: Path, marker: published.Marker, part: str) -> list[Path | bytes]:
+    """Returns the graphs of encoder or decoder: files, or contents of the stored weights."""
+    numbers = (0,) if part == "encoder" else (1, 2)
+    names = [published.GRAPHS[number] for number in numbers]
+    if names[0] in marker.files:
+        found = published.checked_files(folder, names)
+        return [found[name] for name in names]
+    weights = Packed(published.checked_content(folder, published.WEIGHTS[part]))
+    templates = (published.TEMPLATES[number] for number in numbers)
+    return [assemble(published.checked_content(folder, name), weights) for name in templates]
 
 
 def _cores() -> int:

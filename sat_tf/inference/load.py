@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 Engine = Literal["keras", "litert"]
 
-_BYTES_PER_WEIGHT = 4  # of a run's file, which is not compressed
 _LOG = logging.getLogger(__name__)
 
 
@@ -105,19 +103,15 @@ def load_captioner(run_dir: str | Path) -> KerasCaptioner:
     try:
         from sat_tf.captioner import Captioner
         from sat_tf.inference.keras_captioner import KerasCaptioner
-        from sat_tf.inference.weights import count_weights, load_compact, load_weights, make_fitting
+        from sat_tf.inference.weights import load_compact, load_weights
     except ModuleNotFoundError as error:
         if error.name not in ("tensorflow", "keras"):
             raise
         raise RunError(f"The model in {path} needs TensorFlow: {installation('train')}") from error
-    size = len(vocabulary)
-    make = functools.partial(Captioner, config, size, load_encoder_weights=False, dtype="float32")
+    model = Captioner(config, len(vocabulary), load_encoder_weights=False, dtype="float32")
+    digest = None
     if is_run:
-        weights = folder.best_weights
-        model = make_fitting(make, weights.stat().st_size // _BYTES_PER_WEIGHT, weights)
-        digest = load_weights(model, weights)
+        digest = load_weights(model, folder.best_weights)
     else:
-        paths, digest = [files[name] for name in published.WEIGHTS.values()], None
-        model = make_fitting(make, count_weights(paths), path)
-        load_compact(model, paths)
+        load_compact(model, [files[name] for name in published.WEIGHTS.values()])
     return KerasCaptioner(model, vocabulary, path, digest, read_limits(path, digest))

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import h5py
 import keras
 import numpy as np
 
-from sat_tf.compat import without_memory
+from sat_tf.inference.packing import unpack
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import write_atomically
 
 if TYPE_CHECKING:
     from sat_tf.train_step import TrainableModel
-
-
-Model = TypeVar("Model", bound="TrainableModel")
 
 
 class _Weights(keras.Model):
@@ -65,28 +61,6 @@ def save_weights(model: TrainableModel, path: Path) -> None:
         ) from error
 
 
-def make_fitting(make: Callable[[], Model], numbers: int, origin: Path) -> Model:
-    """Makes a model that asks for no more weights than a file has, before it takes their memory.
-
-    Args:
-        make: Makes the model.
-        numbers: Weights in its files, at most.
-        origin: File or folder of the configuration, for messages.
-
-    Raises:
-        RunError: It asks for more.
-    """
-    with without_memory():
-        layers = make().saved_layers().values()
-        wanted = sum(math.prod(v.shape) for layer in layers for v in layer.weights)
-    if wanted > numbers:
-        raise RunError(
-            f"The weights in {origin} do not fit the run's configuration: it asks for {wanted:,} "
-            f"numbers, and there are at most {numbers:,}."
-        )
-    return make()
-
-
 def load_weights(model: TrainableModel, path: Path) -> str:
     """Reads back what `save_weights` wrote.
 
@@ -104,29 +78,12 @@ def load_weights(model: TrainableModel, path: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def count_weights(paths: Sequence[Path]) -> int:
-    """Returns the number of weights in files of `training.publish`, by their headers.
-
-    Raises:
-        RunError: A file cannot be read.
-    """
-    from sat_tf.inference.packing import Packed
-
-    try:
-        found = [Packed(path.read_bytes()).shapes.values() for path in paths]
-        return sum(math.prod(shape) for shapes in found for shape in shapes)
-    except (OSError, ValueError) as error:
-        raise RunError(f"Cannot read the weights in {paths[0].parent}: {error}") from error
-
-
 def load_compact(model: TrainableModel, paths: Sequence[Path]) -> None:
     """Gives a model the weights of `training.publish`, the arrays of all files together.
 
     Raises:
         RunError: A file cannot be read, or does not fit the model.
     """
-    from sat_tf.inference.packing import unpack
-
     file = _MemoryFile()
     with h5py.File(file, "w") as weights:
         for path in paths:
@@ -140,29 +97,11 @@ def load_compact(model: TrainableModel, paths: Sequence[Path]) -> None:
 
 def _load(model: TrainableModel, file: _MemoryFile, origin: Path) -> None:
     try:
-        with h5py.File(file) as arrays:
-            arrays.visititems(_check_stored)
-            arrays.visititems_links(_check_link)
-        file.seek(0)
         _Weights(model.saved_layers()).load_weights(file)
     except (OSError, ValueError, KeyError) as error:
         raise RunError(
             f"The weights in {origin} do not fit the run's configuration: {error}"
         ) from error
-
-
-def _check_stored(name: str, entry: h5py.Group | h5py.Dataset) -> None:
-    """Refuses an array of which the file holds only a part, or none."""
-    if isinstance(entry, h5py.Dataset) and (
-        entry.external or entry.is_virtual or entry.id.get_storage_size() < entry.nbytes
-    ):
-        raise ValueError(f"{name} is not in the file")
-
-
-def _check_link(name: str, link: object) -> None:
-    """Refuses names that lead elsewhere, to another file say."""
-    if not isinstance(link, h5py.HardLink):
-        raise ValueError(f"{name} is a link")
 
 
 def weight_arrays(model: TrainableModel) -> dict[str, np.ndarray]:

@@ -81,27 +81,18 @@ LEVELS = np.zeros([4, 5], np.int8)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    "content",
     [
-        (huge(), r"shape \[1000000000000\] has another size"),
-        (archive(w=np.zeros([2], [("a", "f4")])), "of type"),
-        (archive(w=np.zeros([2])), "of type float64"),
-        (archive(w=np.int8(1).reshape(()), w__scale=np.ones([1], np.float16)), "damaged"),
-        (archive(w=LEVELS, w__scale=np.ones([2, 5], np.float16)), r"scales of shape \[2, 5\]"),
-        (archive(w=LEVELS, w__scale=np.float16(1).reshape(())), r"scales of shape \[\]"),
-        (
-            archive(w=LEVELS, w__scale=np.ones([1, 5], "f2"), w__low2=np.ones([5], "f4")),
-            "damaged",
-        ),
+        b"text",
+        pack(ARRAYS)[:200],
+        pickled(),
+        huge(),
+        archive(w=np.zeros([2])),
+        archive(w=np.int8(1).reshape(()), w__scale=np.ones([1], np.float16)),
+        archive(w=LEVELS, w__scale=np.ones([2, 5], np.float16)),
+        archive(w=LEVELS, w__scale=np.ones([1, 5], "f2"), w__low2=np.ones([5], "f4")),
     ],
 )
-def test_arrays_that_cannot_be_those_of_pack_are_errors(content, says):
-    with pytest.raises(ValueError, match="The weights are damaged") as error:
-        unpack(content)
-    assert error.match(says)
-
-
-@pytest.mark.parametrize("content", [b"", b"text", pack(ARRAYS)[:200], pickled()])
-def test_a_damaged_file_and_one_with_objects_are_errors(content):
+def test_arrays_that_cannot_be_those_of_pack_are_errors(content):
     with pytest.raises(ValueError, match="The weights are damaged"):
         unpack(content)
