@@ -233,7 +233,6 @@ def caption_figures(words: Any, vocabulary: Any, max_length: int) -> dict[str, A
     return {
         "captions": len(ids),
         "captions_per_image": _distribution(counts),
-        "blank": split.blank_captions,
         "without_words": len(ids) - len(spoken),
         "repeated": sum(len(one.captions) - len({*one.captions}) for one in split.examples),
         "commonest": max(alike.values(), default=0),
@@ -303,7 +302,6 @@ _ROWS = {
     "captions per image (min / median / max)": "captions_per_image",
     "words or characters per caption (min / median / max)": "length",
     "captions cut": "cut",
-    "missing captions": "blank",
     "captions without a word": "without_words",
     "captions that their image has already": "repeated",
     "images with the commonest caption": "commonest",

@@ -28,31 +28,20 @@ from training.data.config import DataConfig
 from training.data.examples import AnyImage, DataError, Example, Split, StoredImage
 from training.data.readers import Source
 
-_ANEW = "A run with another `--run-dir` reads the data anew."
+_ANEW = "a run with another `--run-dir` reads the data anew"
 _READERS = 2
 _SHOWN = 10_000  # images from which on progress is shown
-_KEPT = ("blank_captions", "notes", "uncaptioned", "held_out")  # of a split
+_KEPT = ("notes", "uncaptioned", "held_out")  # of a split
 
 
+@dataclass(frozen=True)
 class Dataset:
-    """The splits of a run's data, which it can write down.
+    """The splits of a run's data; their examples have the SHA-256 of their images."""
 
-    Args:
-        splits: Train and dev; test too, if it is to be written.
-        files: The caption files and lists that were read.
-        data_dir: The user's copy of the data set; names of files are relative to it.
-        recorded: The run has its record already.
-    """
-
-    def __init__(
-        self,
-        splits: Mapping[str, Split],
-        files: Sequence[Path],
-        data_dir: Path | None,
-        recorded: bool = False,
-    ) -> None:
-        self._splits, self._files, self._recorded = splits, files, recorded
-        self._base = None if data_dir is None else Path(data_dir)
+    splits: Mapping[str, Split]  # train and dev; test too, if it is to be written
+    files: Sequence[Path]  # the caption files and lists that were read
+    data_dir: Path | None  # the user's copy; names of files are relative to it
+    recorded: bool  # the run has its record already
 
     @classmethod
     def open(
@@ -69,12 +58,10 @@ class Dataset:
         Raises:
             DataError: The record is damaged, or of other files; or the data cannot be used.
         """
-        kept = None
-        if record is not None and record.is_file():
-            kept = Record.read(record, Path(data_dir or ""))
-            if changed := kept.changed_file():
-                raise DataError(f"{changed} {_ANEW}")
-        if kept is not None and kept.splits:
+        kept = Record.read(record, data_dir) if record and record.is_file() else None
+        if kept and (changed := kept.changed_file()):
+            raise DataError(f"{changed}; {_ANEW}.")
+        if kept and kept.splits:
             splits, files = {name: kept.splits[name] for name in ("train", "dev")}, ()
         else:
             source = Source(data, data_dir)
@@ -85,47 +72,40 @@ class Dataset:
         splits = {name: _identified(split, cache_dir) for name, split in splits.items()}
         for split in splits.values() if kept else ():
             if changed := kept.changed_images(split):
-                raise DataError(f"{changed} Restore them; or {_ANEW[0].lower()}{_ANEW[1:]}")
+                raise DataError(f"{changed}. Restore them; or {_ANEW}.")
         return cls(splits, files, data_dir, kept is not None)
 
     def split(self, name: str) -> Split:
-        """Returns a split; its examples have the SHA-256 of their images."""
-        return self._splits[name]
+        """Returns a split."""
+        return self.splits[name]
 
     def write(self, path: Path) -> None:
         """Writes the record file and its digest, unless the run has them."""
-        if self._recorded:
+        if self.recorded:
             return
         content = b"".join(
             (json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
-            for values in self._values()
+            for values in self._lines()
         )
         # The digest first: without the record, it is of none.
         write_atomically(path.with_suffix(".sha256"), f"{hashlib.sha256(content).hexdigest()}\n")
         write_atomically(path, content)
 
-    def _values(self) -> Iterator[Mapping[str, Any]]:
-        """Yields the values of all lines."""
-        splits = self._splits
-        every = (example.image for split in splits.values() for example in split.examples)
+    def _lines(self) -> Iterator[Mapping[str, Any]]:
+        every = (example.image for split in self.splits.values() for example in split.examples)
         in_files = all(isinstance(image, Path) for image in every)
-        files = [path for path in self._files if path.is_file()] if in_files else []
-        counts = {
+        read = {self._relative(file): sha256_of(file) for file in self.files if file.is_file()}
+        facts = {
             name: {"images": len(split), "left_out": len(split.skipped)}
             | {key: getattr(split, key) for key in _KEPT}
-            for name, split in splits.items()
+            for name, split in self.splits.items()
         }
-        read = {self._relative(path): sha256_of(path) for path in files}
-        yield {"in_files": in_files, "read": read, "splits": counts}
-        for name, split in splits.items():
+        yield {"in_files": in_files, "read": read if in_files else {}, "splits": facts}
+        for name, split in self.splits.items():
             for one in split.examples:
-                own = isinstance(one.image, Path) and self._relative(one.image)
-                more = {
-                    "id": one.identifier,
-                    "group": one.group,
-                    "file": own if own and own != one.image_id else None,
-                    "sha256": one.sha256,
-                }
+                file = self._relative(one.image) if isinstance(one.image, Path) else one.image_id
+                more = {"id": one.identifier, "group": one.group, "sha256": one.sha256}
+                more["file"] = None if file == one.image_id else file
                 values = {"image": one.image_id, "split": name, "captions": one.captions}
                 yield values | {key: value for key, value in more.items() if value is not None}
             numbers = {image_id: number for number, image_id in split.skipped_identifiers.items()}
@@ -134,9 +114,8 @@ class Dataset:
                 yield {"image": image_id, "split": name, "left_out": reason} | number
 
     def _relative(self, path: Path) -> str:
-        path, base = Path(path).absolute(), self._base and self._base.absolute()
-        inside = base is not None and path.is_relative_to(base)
-        return (path.relative_to(base) if inside else path).as_posix()
+        path, base = path.absolute(), Path(self.data_dir or "").absolute()
+        return (path.relative_to(base) if path.is_relative_to(base) else path).as_posix()
 
 
 def read_split(
@@ -153,51 +132,42 @@ def read_split(
     Raises:
         DataError: There is no such split, the record is damaged, or the data cannot be used.
     """
-    kept, split = None, None
-    if record is not None and record.is_file():
-        kept = Record.read(record, Path(data_dir or ""))
-        if changed := kept.changed_file():
-            print(f"Note: {changed} The data is read anew.")
-        else:
-            split = kept.splits.get(name)
-    # The layout tells that there is no such split.
+    kept = Record.read(record, data_dir) if record and record.is_file() else None
+    changed = kept.changed_file() if kept else ""
+    if changed:
+        print(f"Note: {changed}. The data is read anew.")
+    split = kept.splits.get(name) if kept and not changed else None
+    # Without one, the layout tells that there is no such split.
     split = _identified(split or Source(data, data_dir).split(name), cache_dir)
     if kept and (changed := kept.changed_images(split)):
-        print(f"Note: {changed}")
+        print(f"Note: {changed}.")
     return split
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record file, as it was written.
+    """A record file, as it was written."""
 
-    Attributes:
-        path: The file.
-        base: Folder that names of files are relative to.
-        files: Name of each caption file that was read -> its SHA-256.
-        splits: The splits, if all images are files; others are read in their layout again.
-        digests: Split and name of an image -> SHA-256 of its content, None if unreadable.
-    """
-
-    path: Path
-    base: Path
-    files: Mapping[str, str]
-    splits: Mapping[str, Split]
+    path: Path  # the file
+    base: Path  # folder that names of files are relative to
+    files: Mapping[str, str]  # name of each caption file that was read -> its SHA-256
+    splits: Mapping[str, Split]  # if all images are files; others are read in their layout again
     digests: Mapping[tuple[str, str], str | None]
+    """Split and name of an image -> SHA-256 of its content, None if unreadable."""
 
     @classmethod
-    def read(cls, path: Path, base: Path) -> Self:
+    def read(cls, path: Path, data_dir: Path | None) -> Self:
         """Reads a record file.
 
         Raises:
             DataError: It is not as it was written.
         """
-        content, kept = path.read_bytes(), path.with_suffix(".sha256")
+        content, kept, base = path.read_bytes(), path.with_suffix(".sha256"), Path(data_dir or "")
         digest = kept.read_text("utf-8").strip() if kept.is_file() else None
         if digest != hashlib.sha256(content).hexdigest():
             raise DataError(
                 f"{path} is not as it was written: it was edited or cut short, {kept.name} is "
-                f"gone, or both are of another version. {_ANEW}"
+                f"gone, or both are of another version; {_ANEW}."
             )
         lines = content.decode("utf-8", "surrogateescape").split("\n")[:-1]
         header, *entries = map(json.loads, lines)
@@ -209,8 +179,6 @@ class Record:
             used = [one for one in own if "left_out" not in one]
             lost = [one for one in own if "left_out" in one]
             digests |= {(name, one["image"]): one.get("sha256") for one in used}
-            if not header["in_files"]:
-                continue
             facts = {key: header["splits"][name][key] for key in _KEPT}
             splits[name] = Split(
                 name,
@@ -219,31 +187,27 @@ class Record:
                 skipped_identifiers={one["id"]: one["image"] for one in lost if "id" in one},
                 **{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()},
             )
-        return cls(path, base, header["read"], splits, digests)
+        return cls(path, base, header["read"], splits if header["in_files"] else {}, digests)
 
     def changed_file(self) -> str:
-        """Returns a sentence if a caption file is another one now, else an empty string."""
+        """Says if a caption file is another one now, else nothing."""
         for name, expected in self.files.items():
             file = self.base / name
             if not file.is_file():
-                return f"{file}, which {self.path} was made of, is gone."
+                return f"{file}, which {self.path} was made of, is gone"
             if sha256_of(file) != expected:
-                return f"{file} has changed since {self.path} was made of it."
+                return f"{file} has changed since {self.path} was made of it"
         return ""
 
     def changed_images(self, split: Split) -> str:
-        """Returns a sentence if images are others now, else an empty string."""
+        """Says if images are others now, else nothing."""
         changed = [
             one.image_id
             for one in split.examples
             if self.digests.get((split.name, one.image_id)) not in (None, one.sha256)
         ]
-        if not changed:
-            return ""
-        return (
-            f"{counted(len(changed), 'image')} of the {split.name} split changed or vanished since "
-            f"{self.path} was written, such as {changed[0]}."
-        )
+        what = f"{counted(len(changed), 'image')} of the {split.name} split changed or vanished"
+        return f"{what} since {self.path} was written, such as {changed[0]}" if changed else ""
 
 
 def _example(values: Mapping[str, Any], base: Path) -> Example:
@@ -292,61 +256,47 @@ def identify(images: Sequence[AnyImage], cache_dir: Path) -> list[str | None]:
     found: list[str | None] = [None] * len(images)
     for home, places in homes.items():
         name = hashlib.sha256(os.fsencode(os.path.realpath(home))).hexdigest()[:16]
-        kept = cache_dir / "digests" / f"{name}.json"
-        digests = _of_home([images[place] for place in places], kept)
-        for place, digest in zip(places, digests, strict=True):
-            found[place] = digest
-    return found
-
-
-def _of_home(images: Sequence[Path | StoredImage], kept: Path) -> list[str | None]:
-    """Computes the digests of images of one folder or file; `kept` has those known before."""
-    known: dict[str, Any] = {}  # name -> state and digest
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        read = json.loads(kept.read_bytes())
-        known = read if isinstance(read, dict) else {}
-    found: list[str | None] = [None] * len(images)
-    new: dict[int, tuple[str, list[int]]] = {}
-    for place, image in enumerate(images):
-        stored = isinstance(image, StoredImage)
-        name, state = (image.stamp, image.container) if stored else (image.name, image)
-        if (state := _state(state)) is None:
-            continue
-        match known.get(name):
-            case [*before, str(sha256)] if before == state:
+        kept, known = cache_dir / "digests" / f"{name}.json", {}
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            known = dict(json.loads(kept.read_bytes()))  # name -> state and digest
+        new: dict[int, tuple[str, list[int]]] = {}
+        for place in places:
+            image = images[place]
+            stored = isinstance(image, StoredImage)
+            name, state = (image.stamp, _state(home)) if stored else (image.name, _state(image))
+            match known.get(name):
+                case [*before, str(sha256)] if before == state:
+                    found[place] = sha256
+                case _ if state is not None:
+                    new[place] = name, state
+        with (
+            progress_bar(len(new), "Reading images", "images", len(new) > _SHOWN) as bar,
+            ThreadPoolExecutor(_READERS) as pool,
+        ):
+            digests = pool.map(_digest, (images[place] for place in new))
+            for (place, (name, state)), sha256 in zip(new.items(), digests, strict=True):
                 found[place] = sha256
-            case _:
-                new[place] = name, state
-    with (
-        progress_bar(len(new), "Reading images", "images", len(new) > _SHOWN) as bar,
-        ThreadPoolExecutor(_READERS) as pool,
-    ):
-        digests = pool.map(_digest, (images[place] for place in new))
-        for (place, (name, state)), sha256 in zip(new.items(), digests, strict=True):
-            found[place] = sha256
-            known |= {name: [*state, sha256]} if sha256 else {}
-            bar.update(1)
-    if new:
-        with contextlib.suppress(OSError):
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(kept, json.dumps(known))
+                known |= {name: [*state, sha256]} if sha256 else {}
+                bar.update(1)
+        if new:
+            with contextlib.suppress(OSError):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(kept, json.dumps(known))
     return found
 
 
-def _state(path: Path) -> list[int] | None:
+def _state(path: str | Path) -> list[int] | None:
     """Returns size, modification and change time in nanoseconds, and inode; None without a file.
 
     `cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for
     the broken file; nothing sets the change time. Two files may have all times in common, and one
     can take the other's name, or a link that leads to it be set to the other.
     """
-    try:
+    with contextlib.suppress(OSError):
         status = os.stat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None  # a pipe would be waited for
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+        if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+    return None
 
 
 def _digest(image: Path | StoredImage) -> str | None:

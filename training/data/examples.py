@@ -101,14 +101,13 @@ class Example:
 class Split:
     """The examples of one split, in a fixed order.
 
-    With a limit on the number of examples, `skipped` and `blank_captions` cover only what comes
-    before the last of them.
+    With a limit on the number of examples, `skipped` covers only what comes before the last of
+    them.
     """
 
     name: str  # of `SPLITS`
     examples: Sequence[Example] = field(repr=False)  # the usable ones
     skipped: tuple[tuple[str, str], ...] = ()  # `(image_id, reason)` of the others
-    blank_captions: int | None = None  # empty captions that were dropped, if they are counted
     uncaptioned: tuple[str, ...] = ()  # image files without a caption in any split
     notes: tuple[str, ...] = ()  # sentences on how the caption file was read, where not plain
     skipped_identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -7,8 +7,6 @@ from pathlib import Path
 from training.data.config import DataSet
 from training.data.examples import DataError, Split
 
-_FLICKR = ("flickr8k", "flickr30k")
-
 
 def check_there(data: DataSet, data_dir: Path | None) -> None:
     """Checks that the folders and files that a configuration names are there; reads none.
@@ -38,6 +36,7 @@ class Source:
 
     Attributes:
         files: The caption files and lists that were read, as far as the data set tells.
+        split: Loads a split, "train", "dev" or "test".
 
     Raises:
         DataError: The folder is missing, or the data cannot be used.
@@ -45,35 +44,16 @@ class Source:
 
     def __init__(self, data: DataSet, data_dir: Path | None) -> None:
         check_there(data, data_dir)
-        self._data, self._data_dir = data, Path(data_dir) if data_dir else None
-        self.files: tuple[Path, ...] = ()
-        if data.name in _FLICKR:
-            from training.data.readers import flickr
-
-            self.files = flickr.read_files(self._data_dir, flickr.LAYOUTS[data.name], data.splits)
-        elif data.name == "folder":
-            from training.data.readers import folder
-
-            self._folder = folder.read_folder(self._data_dir, data)
-            self.files = self._folder.files
-
-    def split(self, name: str) -> Split:
-        """Loads a split, "train", "dev" or "test"."""
-        data, limit = self._data, self._data.limit
-        if data.name == "folder":
-            return self._folder.split(name, limit)
-        if data.name == "scenes":  # fewer are drawn, not drawn and cut off
-            from training.data.readers import scenes
-
-            count = scenes.COUNTS[name]
-            return scenes.load(name, seed=data.seed, count=min(count, limit or count))
-        if data.name == "coco_captions":
-            from training.data.readers import coco
-
-            return coco.load(name, self._data_dir, limit)
-        from training.data.readers import flickr
-
-        return flickr.load(name, self._data_dir, flickr.LAYOUTS[data.name], data.splits, limit)
+        match data.name:
+            case "scenes":
+                from training.data.readers.scenes import read
+            case "coco_captions":
+                from training.data.readers.coco import read
+            case "folder":
+                from training.data.readers.folder import read
+            case _:
+                from training.data.readers.flickr import read
+        self.files, self.split = read(None if data_dir is None else Path(data_dir), data)
 
 
 def load_split(data: DataSet, split: str, data_dir: Path | None) -> Split:

@@ -13,23 +13,26 @@ References:
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sat_tf.util.files import write_atomically
+from training.data.config import DataSet
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.readers.records import (
     RECIPES,
     CaptionFile,
     OtherFormError,
     Record,
+    are_splits,
     captions_in,
     fail,
     finished,
     name_in,
-    split_in,
+    shown_names,
 )
 
 BUILDER = "coco_captions/2014"
@@ -37,7 +40,16 @@ PARTS = {"train": ("train", "restval"), "dev": ("val",), "test": ("test",)}
 REJECTED = ("is_rejected", "is_precanned")
 """Marks of annotations that are left out, as VizWiz's rules say."""
 
-Captions = list[tuple[str, list[str]]]
+_PARTIAL = ("bbox", "segmentation", "region_id")  # of annotations of a part of an image
+_KNOWN = {"id", "image_id", "caption", "file_name", "filename", "split", "group", "license"}
+_KNOWN |= {"width", "height", "coco_url", "flickr_url", "date_captured", "area", "iscrowd", "url"}
+_KNOWN |= {"filepath", "sentences", "imgid", "cocoid", "sentids", "sentid", "raw", "tokens"}
+_KNOWN |= {"category_id", "text_detected", "vizwiz_url", *REJECTED, *_PARTIAL}
+
+
+def read(data_dir: Path | None, data: DataSet) -> tuple[tuple[Path, ...], Callable[[str], Split]]:
+    """Returns no files, and a function that loads a split by name."""
+    return (), functools.partial(load, data_dir=data_dir, limit=data.limit)
 
 
 def load(split: str, data_dir: Path | None = None, limit: int | None = None) -> Split:
@@ -58,20 +70,6 @@ def load(split: str, data_dir: Path | None = None, limit: int | None = None) -> 
     """
     import tensorflow_datasets as tfds
 
-    builder = _prepared(data_dir)
-    examples: list[Example] = []
-    for part in PARTS[split]:
-        records = _records(builder, part, {"image": tfds.decode.SkipDecoding()})
-        stamp = f"{builder.info.full_name}/{part}"
-        for index, (name, captions) in enumerate(_captions(builder, part, records)):
-            image = StoredImage(records, index, f"{stamp}/{name}")
-            examples.append(Example(name, image, tuple(captions)))
-    return Split(split, tuple(examples[:limit]))
-
-
-def _prepared(data_dir: Path | None) -> Any:
-    import tensorflow_datasets as tfds
-
     builder = tfds.builder(BUILDER, data_dir=data_dir)
     try:
         builder.download_and_prepare(file_format="array_record")
@@ -80,29 +78,34 @@ def _prepared(data_dir: Path | None) -> Any:
             f"COCO captions cannot be prepared in {builder.data_dir}: {error}. Preparing needs "
             "the network and about 100 GB; `--data-dir` names another folder."
         ) from error
-    return builder
+    examples: list[Example] = []
+    for part in PARTS[split]:
+        try:
+            decoders = {"image": tfds.decode.SkipDecoding()}
+            records = builder.as_data_source(part, decoders=decoders)
+        except NotImplementedError as error:
+            raise DataError(
+                f"{builder.data_path} has COCO captions in a format that cannot be read by number. "
+                "Choose another folder with `--data-dir`, or convert this one: `tfds "
+                "convert_format --out_file_format=array_record "
+                f"--dataset_version_dir={builder.data_path}`."
+            ) from error
+        stamp = f"{builder.info.full_name}/{part}"
+        kept = Path(builder.data_path) / f"captions-{part}.json"
+        for index, (name, captions) in enumerate(_captions(kept, records)):
+            image = StoredImage(records, index, f"{stamp}/{name}")
+            examples.append(Example(name, image, tuple(captions)))
+    return Split(split, tuple(examples[:limit]))
 
 
-def _records(builder: Any, part: str, decoders: dict[str, Any]) -> Sequence[Mapping[str, Any]]:
-    try:
-        return builder.as_data_source(part, decoders=decoders)
-    except NotImplementedError as error:
-        raise DataError(
-            f"{builder.data_path} has COCO captions in a format that cannot be read by number. "
-            "Choose another folder with `--data-dir`, or convert this one: `tfds convert_format "
-            f"--out_file_format=array_record --dataset_version_dir={builder.data_path}`."
-        ) from error
-
-
-def _captions(builder: Any, part: str, records: Sequence[Mapping[str, Any]]) -> Captions:
+def _captions(kept: Path, records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     """File name and captions of every record.
 
     They are stored in the records with the images: the first call reads all of them, which takes
     minutes for COCO, and writes a file for the next one.
     """
-    path = Path(builder.data_path) / f"captions-{part}.json"
     with contextlib.suppress(OSError, ValueError):
-        known = json.loads(path.read_text("utf-8"))
+        known = json.loads(kept.read_text("utf-8"))
         if len(known) == len(records):
             return known
     found = [
@@ -110,7 +113,7 @@ def _captions(builder: Any, part: str, records: Sequence[Mapping[str, Any]]) -> 
         for record in records
     ]
     with contextlib.suppress(OSError):  # a folder shared by many may be read-only
-        write_atomically(path, json.dumps(found, ensure_ascii=False))
+        write_atomically(kept, json.dumps(found, ensure_ascii=False))
     return found
 
 
@@ -133,40 +136,38 @@ def is_karpathy(content: Any) -> bool:
 
 def read_coco(path: Path, content: Mapping[str, Any]) -> CaptionFile:
     """Reads COCO's captions; annotations that are marked as `REJECTED` are left out."""
-    captions: dict[Any, list[tuple[tuple[str, ...], int]]] = {}
+    captions: dict[Any, list[str]] = {}
+    blank: dict[Any, int] = {}
     for index, image in enumerate(content["images"]):
         number = _value(path, f"images[{index}]", image, "id")
         if number in captions:
             fail(path, f"images[{index}]", f"a second image with the id {number!r}")
-        captions[number] = []
+        captions[number], blank[number] = [], 0
     rejected = 0
     for index, annotation in enumerate(content["annotations"]):
         place = f"annotations[{index}]"
         number = _value(path, place, annotation, "image_id")
         if number not in captions:
             fail(path, place, f"no image has the id {number!r}")
-        if annotation.get("bbox"):
-            why = "it has a 'bbox', so its text may be of a part of the image"
+        if part := next((key for key in _PARTIAL if annotation.get(key)), None):
+            why = f"it has a {part!r}, so its text may be of a part of the image"
             raise OtherFormError(f"{path}, {place}: {why}; for captions of images see {RECIPES}.")
         if any(annotation.get(mark) for mark in REJECTED):
             rejected += 1
             continue
-        captions[number].append(
-            captions_in(_value(path, place, annotation, "caption"), path, place)
-        )
+        texts, missing = captions_in(_value(path, place, annotation, "caption"), path, place)
+        captions[number] += texts
+        blank[number] += missing
     records = []
     for index, image in enumerate(content["images"]):
-        place = f"images[{index}]"
+        place, number = f"images[{index}]", image["id"]
         key = "filename" if "filename" in image else "file_name"  # KTVIC has the former
         name = name_in(_value(path, place, image, key), path, place)
-        found = captions[image["id"]]
-        texts = tuple(text for of, _ in found for text in of)
-        split, group = split_in(image.get("split"), path, place), image.get("group")
-        group = None if group is None else str(group)
-        blank = sum(missing for _, missing in found)
-        records.append(Record(name, texts, place, split, group, blank, str(image["id"])))
-    told = f"{path.name}: {rejected} captions marked {' or '.join(REJECTED)} are left out."
-    return finished(path, records, [told] if rejected else [])
+        texts = captions[number], blank[number]
+        records.append(_record(place, name, *texts, image, number))
+    told = f"{rejected} captions marked {' or '.join(REJECTED)} are left out."
+    notes, unclear = _others(content["images"], content["annotations"])
+    return finished(path, records, notes + [told] * bool(rejected), unclear)
 
 
 def read_karpathy(path: Path, content: Mapping[str, Any]) -> CaptionFile:
@@ -187,10 +188,24 @@ def read_karpathy(path: Path, content: Mapping[str, Any]) -> CaptionFile:
             texts += found
             blank += missing
         number = image.get("cocoid", image.get("imgid"))
-        identifier = None if number is None else str(number)
-        split = split_in(image.get("split"), path, place)
-        records.append(Record(name, tuple(texts), place, split, None, blank, identifier))
-    return finished(path, records)
+        records.append(_record(place, name, texts, blank, image, number))
+    return finished(path, records, *_others(content["images"]))
+
+
+def _record(
+    place: str, name: str, texts: Sequence[str], blank: int, image: Mapping[str, Any], number: Any
+) -> Record:
+    group, number = (None if one is None else str(one) for one in (image.get("group"), number))
+    return Record(name, tuple(texts), place, image.get("split"), group, blank, number)
+
+
+def _others(*lists: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
+    """Returns a note on keys that are not read, and a question if one may name the splits."""
+    others = {key: None for entries in lists for one in entries for key in one if key not in _KNOWN}
+    splits = [key for key in others if are_splits(image.get(key) for image in lists[0])]
+    notes = [f"keys that are not read: {shown_names([*others])}."] if others else []
+    asked = f"does the key {splits[0]} hold the splits? If so, call it split" if splits else ""
+    return notes, asked
 
 
 def _value(path: Path, place: str, holder: Any, key: str) -> Any:

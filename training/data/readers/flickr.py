@@ -20,13 +20,15 @@ References:
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
 from sat_tf.util.errors import invalid_value
+from training.data.config import DataSet
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -46,146 +48,134 @@ from training.data.readers.records import (
     lines,
     parse_json,
     read_text,
+    shown_names,
+    split_in,
 )
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Names in the folder of a data set."""
 
     title: str
     image_folders: tuple[str, ...]  # any of them
     caption_file: str  # captions as published
     karpathy_file: str  # Karpathy's splits and captions
-    list_files: dict[str, str] = field(default_factory=dict)  # split -> list, where published
+    list_files: dict[str, str]  # split -> list, where published
 
 
-FLICKR8K = Layout(
-    "Flickr8k",
-    ("Flicker8k_Dataset", "Flickr8k_Dataset"),
-    "Flickr8k.token.txt",
-    "dataset_flickr8k.json",
-    {split: f"Flickr_8k.{split}Images.txt" for split in SPLITS},
-)
-FLICKR30K = Layout(
-    "Flickr30k",
-    ("flickr30k-images", "flickr30k_images"),
-    "results_20130124.token",
-    "dataset_flickr30k.json",
-)
-LAYOUTS = {"flickr8k": FLICKR8K, "flickr30k": FLICKR30K}
+LAYOUTS = {
+    "flickr8k": Layout(
+        "Flickr8k",
+        ("Flicker8k_Dataset", "Flickr8k_Dataset"),
+        "Flickr8k.token.txt",
+        "dataset_flickr8k.json",
+        {split: f"Flickr_8k.{split}Images.txt" for split in SPLITS},
+    ),
+    "flickr30k": Layout(
+        "Flickr30k",
+        ("flickr30k-images", "flickr30k_images"),
+        "results_20130124.token",
+        "dataset_flickr30k.json",
+        {},
+    ),
+}
 
-_SHOWN, _START = 10, 2**16  # names in an error; bytes that hold the first line
 _TOKEN = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+)(?:[ ]*\t(?P<caption>.*)|\s*)")
 
 
-def load(
-    split: str,
-    data_dir: Path,
-    layout: Layout = FLICKR8K,
-    splits: Literal["official", "karpathy"] | None = None,
-    limit: int | None = None,
-) -> Split:
-    """Loads one split in the order of its list, each image once.
+def read(data_dir: Path, data: DataSet) -> tuple[tuple[Path, ...], Callable[[str], Split]]:
+    """Returns the caption files and lists, and a function that loads a split by name.
 
-    Images without a file or without a caption are skipped; no image is opened. The splits are the
-    official ones by default, if there are any.
+    The splits are the official ones by default, if there are any.
 
     Raises:
         ValueError: The data set has no such splits.
-        DataError: The folder has another layout, the split's list is missing or empty, a line of
-            the captions does not parse, or no image of the split can be used.
+        DataError: The folder has another layout.
     """
-    splits = splits or ("official" if layout.list_files else "karpathy")
-    if splits == "official" and not layout.list_files:
+    layout = LAYOUTS[data.name]
+    official = (data.splits or "official") == "official" and bool(layout.list_files)
+    if data.splits == "official" and not official:
         expected = f"karpathy, as {layout.title} has no official splits"
-        raise invalid_value("--data.splits", expected, repr(splits))
-    image_dir = _image_folder(data_dir, layout, splits)
+        raise invalid_value("--data.splits", expected, repr(data.splits))
+    lists = [*layout.list_files.values()] if official else [layout.karpathy_file]
+    files = [data_dir / name for name in (layout.caption_file, *lists)]
+    folders = [data_dir / name for name in layout.image_folders if (data_dir / name).is_dir()]
+    wanted = {f"{layout.image_folders[0]}/": folders}
+    if official:
+        wanted[layout.caption_file] = files[0].is_file()
+    wanted["one of " * official + ", ".join(lists)] = any(map(Path.is_file, files[1:]))
+    if missing := [name for name, found in wanted.items() if not found]:
+        there = sorted(f"{one.name}/" if one.is_dir() else one.name for one in data_dir.iterdir())
+        raise DataError(
+            f"{data_dir} is not a {layout.title} folder. Missing: {'; '.join(missing)}. "
+            f"Found: {shown_names(there) or 'an empty folder'}. Images with a caption file of "
+            "another layout: `--recipe folder_soft`."
+        )
+    load = functools.partial(_load, data_dir, layout, folders[0], official, data.limit)
+    return tuple(filter(Path.is_file, files)), load
+
+
+def _load(
+    data_dir: Path, layout: Layout, images: Path, official: bool, limit: int | None, split: str
+) -> Split:
+    """Loads one split in the order of its list, each image once.
+
+    Images without a file or without a caption are skipped; no image is opened.
+
+    Raises:
+        DataError: The split's list is missing or empty, a line of the captions does not parse, or
+            no image of the split can be used.
+    """
     caption_file, captions = data_dir / layout.caption_file, {}
-    if splits == "official":
-        names, listed = _read_list(split, data_dir, layout)
+    if official:
+        listed = data_dir / layout.list_files[split]
+        names = _read_list(split, listed, layout)
     else:
         path = data_dir / layout.karpathy_file
         records = coco.read_karpathy(path, parse_json(read_text(path), path)).records
-        captions = {r.image: r.captions for r in records if r.split == split}
+        own = [r for r in records if split_in(r.split, path, r.place) == split]
+        captions = {r.image: r.captions for r in own}
         names, listed = list(captions), f"the {split} split of {path}"
         if not names:
             raise DataError(f"{path} names no image of the {split} split.")
-    if splits == "official" or caption_file.is_file():
+    if official or caption_file.is_file():
         captions = {r.image: r.captions for r in read_tokens(caption_file).records}
     else:
         caption_file = path
     # One listing instead of thousands of look-ups; a name that contains a path is never found.
-    with os.scandir(image_dir) as entries:
+    with os.scandir(images) as entries:
         present = {entry.name for entry in entries if entry.is_file()}
     examples, skipped = [], []
     for name in names:
         if len(examples) == limit:
             break
         if name not in present:
-            skipped.append((name, f"{NO_FILE} in {image_dir.name}"))
+            skipped.append((name, f"{NO_FILE} in {images.name}"))
         elif not captions.get(name):
             skipped.append((name, f"{NO_CAPTIONS} in {caption_file.name}"))
         else:
-            examples.append(Example(name, image_dir / name, captions[name]))
-    return usable_split(split, examples, skipped, listed)
+            examples.append(Example(name, images / name, captions[name]))
+    return usable_split(split, examples, skipped, str(listed))
 
 
-def read_files(data_dir: Path, layout: Layout, splits: str | None = None) -> tuple[Path, ...]:
-    """Returns the caption files and lists that `load` reads for any split."""
-    official = (splits or "official") == "official" and layout.list_files
-    lists = layout.list_files.values() if official else [layout.karpathy_file]
-    files = (data_dir / name for name in (layout.caption_file, *lists))
-    return tuple(file for file in files if file.is_file())
-
-
-def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:
-    """Returns the folder of images of a data set that has the whole layout."""
-    folders, lists = layout.image_folders, layout.list_files.values()
-    wanted = {f"{folders[0]}/": any((data_dir / name).is_dir() for name in folders)}
-    if splits == "official":
-        wanted[layout.caption_file] = (data_dir / layout.caption_file).is_file()
-        wanted["one of " + ", ".join(lists)] = any((data_dir / name).is_file() for name in lists)
-    else:
-        wanted[layout.karpathy_file] = (data_dir / layout.karpathy_file).is_file()
-    missing = [name for name, found in wanted.items() if not found]
-    if missing:
-        raise DataError(
-            f"{data_dir} is not a {layout.title} folder. Missing: {'; '.join(missing)}. "
-            f"Found: {_contents(data_dir)}. Images with a caption file of another layout: "
-            "`--recipe folder_soft`."
-        )
-    return next(data_dir / name for name in folders if (data_dir / name).is_dir())
-
-
-def _contents(folder: Path) -> str:
-    if not folder.is_dir():
-        return "a file, not a folder" if folder.exists() else "nothing, there is no such folder"
-    names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in folder.iterdir())
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more if names else "an empty folder"
-
-
-def _read_list(split: str, data_dir: Path, layout: Layout) -> tuple[list[str], str]:
-    """Returns the names of a split's images, each once, and where they are listed."""
-    path = data_dir / layout.list_files[split]
+def _read_list(split: str, path: Path, layout: Layout) -> list[str]:
+    """Returns the names of a split's images, each once."""
     if not path.is_file():
-        present = [name for name in layout.list_files.values() if (data_dir / name).is_file()]
+        lists = layout.list_files.values()
+        present = ", ".join(name for name in lists if (path.parent / name).is_file())
         raise DataError(
-            f"{data_dir} has no {split} split: {path.name} is missing. "
-            f"Lists there: {', '.join(present)}."
+            f"{path.parent} has no {split} split: {path.name} is missing. Lists there: {present}."
         )
     names = list(dict.fromkeys(line.strip() for _, line in lines(path)))
     if not names:
         raise DataError(f"{path} is empty: expected the name of an image on each line.")
-    return names, str(path)
+    return names
 
 
 def has_token_lines(path: Path) -> bool:
     """Returns whether a file begins with a line NAME#K<TAB>caption."""
-    with path.open("rb") as file:
-        start = file.read(_START).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "ignore").lstrip()
-    return bool(_TOKEN.fullmatch(re.split(r"[\r\n]", start, maxsplit=1)[0]))
+    found = lines(path)
+    return bool(found and _TOKEN.fullmatch(found[0][1]))
 
 
 def read_tokens(path: Path) -> CaptionFile:
@@ -210,7 +200,6 @@ def read_tokens(path: Path) -> CaptionFile:
     records = []
     for name, (number, captions) in found.items():
         place = f"line {number}"
-        texts = [captions_in(text, path, place) for _, text in sorted(captions.items())]
-        of = tuple(text for one, _ in texts for text in one)
-        records.append(Record(name, of, place, blank=sum(missing for _, missing in texts)))
+        texts, blank = captions_in([text for _, text in sorted(captions.items())], path, place)
+        records.append(Record(name, texts, place, blank=blank))
     return finished(path, records)

@@ -1,4 +1,4 @@
-"""The images of a folder by name, whichever way their letters are composed."""
+"""The images of a folder, found by the names that caption files give them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,29 @@ import posixpath
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from dataclasses import dataclass, field
+from pathlib import Path, PureWindowsPath
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from sat_tf.images import SUFFIXES
+from sat_tf.util.commands import counted
 from sat_tf.util.files import as_utf8
-from training.data.examples import DataError, canonical_name
+from training.data.examples import NO_CAPTIONS, NO_FILE, DataError, StoredImage, canonical_name
+from training.data.readers.records import CaptionFile, Record, split_in
 
 
 def is_image(name: str) -> bool:
     """Returns whether a file is an image by its name."""
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
+
+
+class Match(NamedTuple):
+    """The image that a caption file means."""
+
+    name: str  # in the data set
+    file: str | None  # its name in the folder, None without one
+    means: str  # what was written: two such of one file contradict each other
 
 
 class ImageFolder:
@@ -48,63 +60,59 @@ class ImageFolder:
         """The names of all images (NFC, forward slashes), in order; hidden ones left out."""
         return tuple(name for name in self.files if is_image(posixpath.basename(name)))
 
-    def match(self, written: str, beside: str = "") -> tuple[str, str | None]:
+    @functools.cached_property
+    def stems(self) -> frozenset[str]:
+        """The names of all images without folder and suffix."""
+        return frozenset(_stem(posixpath.basename(name)) for name in self.names)
+
+    def match(self, written: str, beside: str = "") -> Match:
         """Finds the image that a caption file in the folder `beside`, below the root, means.
 
         That is the path as written, from that folder or from the root; or else the only file of
-        that name, or of that stem. Returns the name of the image in its data set, and that of its
-        file, None without one.
+        that name, or of that stem. Its folders may not be others than those written, as one of the
+        two paths ends with the other; unless what is written is an address, or on another machine.
 
         Raises:
             DataError: Several files have the name.
         """
-        name = canonical_name(written)
-        web, anchored = "://" in written, name.startswith("/") or PureWindowsPath(name).drive
+        name, web = canonical_name(written), "://" in written
         if web:
             name = canonical_name(unquote(written.partition("://")[2].partition("?")[0]))
-        for folder in dict.fromkeys((beside, "")):
+        moved = web or name.startswith("/") or bool(PureWindowsPath(name).drive)
+        for folder in () if moved else dict.fromkeys((beside, "")):
             path = posixpath.normpath(posixpath.join(folder, name))
-            if not (web or anchored) and path in self.files:
-                return path, path
-        moved = web or bool(anchored) or name.startswith("../")
-        parts = name.split("/")
-        for start in range(1, len(parts)) if moved else ():  # a path of another machine
-            if (path := "/".join(parts[start:])) in self.files:
-                return path, path
-        several = self._meant(name)
+            if path in self.files:
+                return Match(path, path, path)
+        moved = moved or name.startswith("../")
+        several = self._ending_like(name, -1 if moved else 0)
         if len(several) > 1:
-            named = " and ".join(several[:2])
             raise DataError(
-                f"{written!r} is the name of {len(several)} files, such as {named}; write the "
-                "path, or name the folder of the images with `--data.image-dir`"
+                f"{written!r} is the name of {len(several)} files, such as "
+                f"{' and '.join(several[:2])}; write the path, or name the folder of the images "
+                "with `--data.image-dir`"
             )
         file = several[0] if several else None
-        if moved:
-            return file or posixpath.basename(name), file
-        return name, file
+        return Match((file or posixpath.basename(name)) if moved else name, file, name)
 
     def near(self, name: str) -> str | None:
-        """Returns the name of a file that differs from a missing one in capitals, if any."""
-        stem = PurePosixPath(name).stem.lower()
-        return next(iter(self._by_stem.get(stem, ())), None)
+        """Returns a file of a missing one's name in other capitals or another folder, if any."""
+        return next(iter(self._by_stem.get(_stem(posixpath.basename(name)).lower(), ())), None)
 
-    @functools.cached_property
-    def stems(self) -> frozenset[str]:
-        """The names of all images without folder and suffix."""
-        return frozenset(PurePosixPath(name).stem for name in self.names)
-
-    def _meant(self, name: str) -> Sequence[str]:
+    def _ending_like(self, name: str, least: int) -> Sequence[str]:
+        """The files of a name, or of its stem, that share most of its folders, `least` of them."""
         last = posixpath.basename(name)
         found = self._by_stem.get(last.lower(), []) + self._by_stem.get(_stem(last).lower(), [])
-        for test in (
+        for same in (
             lambda one: posixpath.basename(one) == last,
             lambda one: _stem(posixpath.basename(one)) == last,
             lambda one: is_image(last) and _stem(posixpath.basename(one)) == _stem(last),
         ):
-            if several := list(filter(test, dict.fromkeys(found))):
-                inner = [one for one in several if f"/{_stem(one)}".endswith(f"/{_stem(name)}")]
-                return inner if len(inner) == 1 else several
-        return []
+            if several := list(filter(same, dict.fromkeys(found))):
+                break
+        else:
+            return []
+        shared = {one: _shared_folders(one, name) for one in several}
+        return [one for one in several if shared[one] == max(shared.values()) >= least]
 
     @functools.cached_property
     def _by_stem(self) -> dict[str, list[str]]:
@@ -121,24 +129,22 @@ class ImageFolder:
         Bytes that are not UTF-8 are escaped: no caption file names such a file.
         """
         found: dict[str, str] = {}
-        left, linked = [""], {os.path.realpath(self.root)}
+        left, seen = [""], set()
         while left:
             inner = left.pop()
-            with os.scandir(os.path.join(self.root, inner)) as entries:
-                there = sorted(entries, key=lambda entry: entry.name)
-            folders = []
+            folder = os.path.realpath(os.path.join(self.root, inner))
+            if folder in seen:  # by a link
+                continue
+            seen.add(folder)
+            with os.scandir(folder) as entries:
+                there = sorted(entries, key=lambda entry: entry.name, reverse=True)
             for entry in there:
                 path = f"{inner}/{entry.name}" if inner else entry.name
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_file():
+                if entry.is_dir() and not entry.name.startswith("."):
+                    left.append(path)
+                elif entry.is_file() and not entry.name.startswith("."):
                     found[as_utf8(unicodedata.normalize("NFC", path))] = path
-                elif entry.is_dir() and (
-                    not entry.is_symlink() or _add(linked, os.path.realpath(entry.path))
-                ):
-                    folders.append(path)
-            left += reversed(folders)
-        return found
+        return dict(sorted(found.items()))
 
 
 def _stem(name: str) -> str:
@@ -147,8 +153,108 @@ def _stem(name: str) -> str:
     return stem if suffix.lower() in SUFFIXES else name
 
 
-def _add(known: set[str], folder: str) -> bool:
-    """Adds a folder that a link leads to; returns False if it, or one around it, is known."""
-    new = not any(f"{one}/".startswith(f"{folder}/") for one in known)
-    known.add(folder)
-    return new
+def _shared_folders(file: str, name: str) -> int:
+    """Number of folders that two paths share at their ends; -1 if they name different ones."""
+    one, other = (
+        [part for part in path.split("/")[-2::-1] if part.strip(".") and part[-1] != ":"]
+        for path in (file, name)
+    )
+    count = min(len(one), len(other))
+    return count if one[:count] == other[:count] else -1
+
+
+@dataclass
+class Image:
+    """An image of the folder, with the records of all caption files."""
+
+    name: str  # in the data set
+    image: Path | StoredImage | None  # None without a file
+    file: str  # its path below the folder of the images, or its name
+    split: str | None  # None until it is decided
+    group: str | None  # what it must share a split with
+    identifier: str | None  # its number in a caption file
+    place: str  # where it is named first
+    near: str | None = None  # a file that differs from a missing one in capitals or folder
+    captions: list[str] = field(default_factory=list)
+
+    @property
+    def lacks(self) -> str:
+        """Reason for which it cannot be used; empty if it can be."""
+        if self.image is None:
+            near = f"; there is {self.near}" if self.near else ""
+            return f"{NO_FILE}{near}; named in {self.place}"
+        return "" if self.captions else f"{NO_CAPTIONS}; named in {self.place}"
+
+
+def gather(
+    files: Sequence[CaptionFile],
+    splits: Sequence[str | None] | None,
+    images: ImageFolder,
+) -> tuple[dict[str, Image], list[str]]:
+    """Merges the records of each image and finds its file; returns name -> image, and notes.
+
+    `splits` are those that the files' names give, to files that name none themselves; None if no
+    split is to be read.
+
+    Raises:
+        DataError: A name is that of several files, two names are of one file, or records of an
+            image contradict each other.
+    """
+    found: dict[str, Image] = {}
+    owner: dict[str, str] = {}  # file -> what was written for it
+    nearly: dict[str, str] = {}
+    for file, of_file in zip(files, splits or [None] * len(files), strict=True):
+        beside = _folder_below(file.path, images.root)
+        match = functools.cache(functools.partial(images.match, beside=beside))
+        given = [None] * len(file.records)
+        if splits is not None:
+            given = [split_in(one.split, file.path, one.place) for one in file.records]
+            given = given if any(given) else [of_file] * len(given)
+        for record, split in zip(file.records, given, strict=True):
+            where, path = f"{file.path}, {record.place}", None
+            if record.stored is not None:
+                name = record.image
+            else:
+                try:
+                    name, path, means = match(record.image)
+                except DataError as error:
+                    raise DataError(f"{where}: {error}.") from error
+                if path is not None and (other := owner.setdefault(path, means)) != means:
+                    two = f"{other!r} and {means!r} both mean the file {path}"
+                    raise DataError(f"{where}: {two}; write its path.")
+                if path != means and path is not None:
+                    nearly.setdefault(record.image, path)
+            if name not in found:
+                image = record.stored or (images.path_of(path) if path else None)
+                near = images.near(name) if image is None else None
+                place = f"{file.path.name}, {record.place}"
+                of_record = (split, record.group, record.identifier)
+                found[name] = Image(name, image, path or name, *of_record, place, near)
+            _merge(found[name], record, split, where)
+    what = f"{counted(len(nearly), 'name')} matched to the only file of that name"
+    return found, [f"{what}, such as {name} by {path}." for name, path in [*nearly.items()][:1]]
+
+
+def _merge(image: Image, record: Record, split: str | None, where: str) -> None:
+    for kind, mine, theirs in (
+        ("is in the split", image.split, split),
+        ("is in the group", image.group, record.group),
+        ("has the number", image.identifier, record.identifier or image.identifier),
+    ):
+        if mine != theirs:
+            two = f"{theirs or 'none'} here and {mine or 'none'} before ({image.place})"
+            raise DataError(f"{where}: {record.image!r} {kind} {two}; give each image one.")
+    stored = record.stored
+    if stored not in (None, image.image) and stored.read_bytes() != image.image.read_bytes():
+        raise DataError(
+            f"{where}: a second image {record.image!r}, unlike that of {image.place}; give each "
+            "image a name of its own."
+        )
+    image.captions += record.captions
+
+
+def _folder_below(path: Path, root: Path) -> str:
+    """The folder of a caption file below that of the images; empty if it is that or elsewhere."""
+    folder, root = (path if path.is_dir() else path.parent).resolve(), root.resolve()
+    inner = folder.relative_to(root) if folder.is_relative_to(root) else Path()
+    return "" if inner == Path() else inner.as_posix()

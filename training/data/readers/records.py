@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sat_tf.images import SUFFIXES
-from training.data.examples import SPLITS, DataError, StoredImage, canonical_split
+from training.data.examples import SPLIT_ALIASES, SPLITS, DataError, StoredImage
 
 RECIPES = "docs/data.md#convert"
 FORMS = (
@@ -24,17 +24,38 @@ FORMS = (
 )
 MOST_BYTES = 2**31
 """Size of the largest caption file that is read."""
+SPLIT_WORDS = {name: name for name in SPLITS} | SPLIT_ALIASES
+SPLIT_WORDS |= {"training": "train", "restval": "train"}
 
-_MISSING = ("", "nan", "none", "null", "na", "n/a", "<na>")
-_WRITTEN = ("[", "{", "array(", "('", '("')  # a list or an object, written as text
-_FRAME = re.compile(
-    r"^(?:<(?:s|sos|bos|start|\|startoftext\|)>|startseq\b|\[CLS\])"
-    r"|(?:<(?:/s|eos|end|\|endoftext\|)>|\bendseq)\W*$",
-    re.IGNORECASE,
+_MISSING = ("", "nan", "none", "null", "na", "n/a", "<na>", "#n/a", "#name?", "#value!", "#ref!")
+# A list, an object or a series as JSON or Python writes it, or quoted texts with commas between.
+_WRITTEN = re.compile(
+    r"""\s*(?:[\[{]|\(['"]|b['"]|\w+\([\[{('"]|(['"]).+\1\s*,\s*\1.+\1\s*$)|.*\bdtype[:=]""",
+    re.DOTALL,
 )
-_JOINTS = ("|", "###", "<sep>", "[SEP]", "<br>")  # between captions in one cell
-_JOINED, _LISTS = 0.2, 0.9  # shares of the records
-_LETTERS = 20  # of a word; a longer entry without spaces is a caption in another script
+_DOUBTS = (  # pattern, share of the captions from which on it is an error, what is seen, the way
+    (
+        re.compile(r"</?[a-z|][^<>]*>|\[(?:cls|sep|pad|unk)\]|\b(?:start|end)seq\b|\||###", re.I),
+        0.2,
+        "have a mark such as <start>, <p>, | or ### inside",
+        "write the text alone, and several captions of an image as rows of their own",
+    ),
+    (
+        re.compile(r"[ÃÂ][\x80-\xbf‚-›€™œ]|â€|\ufffd"),
+        0.05,
+        "have letters of a wrong encoding",
+        "save the file as UTF-8 once, from the program that wrote it",
+    ),
+    (re.compile(r"^[\W\d_]*$"), 0.5, "have no letters", "name the captions, not classes or boxes"),
+    (
+        re.compile(r"^(?:\w+://\S+|\S+\.[a-z]\w{1,4})$", re.I),
+        0.5,
+        "are names of files or addresses",
+        "write the text itself",
+    ),
+)
+_LISTS, _LETTERS = 0.9, 20  # share of lists of words; letters of a word
+_SAMPLE = 10_000  # captions, evenly spread, in which doubts are looked for
 
 
 class OtherFormError(DataError):
@@ -55,7 +76,7 @@ class Record:
     image: str  # as written
     captions: tuple[str, ...]  # none empty; white space and line breaks are single spaces
     place: str  # in the file, such as "line 7" or "images[3]"
-    split: str | None = None  # of `SPLITS`, if the file names one
+    split: Any = None  # as written, if the file names one
     group: str | None = None  # what the image must share a split with, such as a patient
     blank: int = 0  # missing captions: empty cells, nan, None, null and NA
     identifier: str | None = None  # the image's number next to its name
@@ -70,33 +91,39 @@ class CaptionFile:
     records: Sequence[Record]
     notes: tuple[str, ...] = ()
     used: frozenset[Path] = field(default_factory=frozenset)
+    unclear: str = ""  # why images without a split cannot be divided before the user decides
 
 
-def finished(path: Path, records: Iterable[Record], notes: Sequence[str] = ()) -> CaptionFile:
-    """Checks that a file has records, whole captions, and one of them in each cell."""
-    records = tuple(records)
+def finished(
+    path: Path, records: Iterable[Record], notes: Sequence[str] = (), unclear: str = ""
+) -> CaptionFile:
+    """Checks that a file has records, and that what they hold are whole captions."""
+    records, notes = tuple(records), list(notes)
     if not records:
         raise OtherFormError(f"{path} holds no image.")
     lists = [record for record in records if len(record.captions) > 1]
-    split_up = [record for record in lists if all(map(_is_word, record.captions))]
-    if split_up and len(split_up) >= _LISTS * len(lists) and 2 * len(lists) >= len(records):
-        found = f"the words {list(split_up[0].captions[:3])} where captions are expected"
+    words = [record for record in lists if all(map(_is_word, record.captions))]
+    if words and len(words) >= _LISTS * len(lists) and 2 * len(lists) >= len(records):
+        found = f"the words {list(words[0].captions[:3])} where captions are expected"
         way = f"join the words of each caption by spaces, as the recipe in {RECIPES} does"
-        fail(path, split_up[0].place, f"{found}; {way}")
-    texts = [text for record in records for text in record.captions]
-    for mark in _JOINTS:
-        joined = sum(mark in text for text in texts)
-        if joined and joined >= _JOINED * len(texts):
-            inside = f"{joined} of {len(texts)} captions have {mark!r} inside"
-            way = f"write several captions of an image as rows of their own ({RECIPES})"
-            one = next(text for text in texts if mark in text)[:60]
-            raise DataError(f"{path}: {inside}, such as {one!r}; {way}.")
+        fail(path, words[0].place, f"{found}; {way}")
+    texts = [(text, record.place) for record in records for text in record.captions]
+    texts = texts[:: len(texts) // _SAMPLE + 1]
+    for pattern, most, seen, way in _DOUBTS:
+        found = [(text, place) for text, place in texts if pattern.search(text)]
+        if not found:
+            continue
+        told = f"{len(found)} of {len(texts)} captions {seen}, such as {found[0][0][:60]!r}"
+        if len(found) >= most * len(texts):
+            fail(path, found[0][1], f"{told}; {way} ({RECIPES})")
+        notes.append(f"{told}.")
     if blank := sum(record.blank for record in records):
-        notes = [*notes, f"{path.name}: {blank} captions are missing (empty, nan, None, null, NA)."]
-    return CaptionFile(path, records, tuple(notes), frozenset([path]))
+        notes.append(f"{blank} captions are missing (empty, nan, None, null, NA).")
+    notes = tuple(f"{path.name}: {note}" for note in notes)
+    return CaptionFile(path, records, notes, frozenset([path]), unclear)
 
 
-def _is_word(text: str) -> bool:
+def _is_word(text: str) -> bool:  # without spaces, scripts that have none write a caption
     return " " not in text and len(text) <= (_LETTERS if text.isascii() else _LETTERS // 4)
 
 
@@ -107,54 +134,57 @@ def fail(path: Path, place: str, what: str) -> NoReturn:
 
 def captions_in(value: Any, path: Path, place: str) -> tuple[tuple[str, ...], int]:
     """Returns the captions in a cell of text or a list of texts, and the number of missing ones."""
-    if isinstance(value, str) and value.lstrip().startswith(_WRITTEN):
-        written = value.strip()[:60]
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = None
-        if not isinstance(value, list) or not all(one is None or type(one) is str for one in value):
-            way = f"a recipe for lists in cells is in {RECIPES}"
-            fail(path, place, f"expected text or a JSON list of texts, got {written!r}; {way}")
-    values = value if isinstance(value, list) else [value]
+    if isinstance(value, str) and _WRITTEN.match(value):
+        value = _json(value) or [value]
     texts, missing = [], 0
-    for one in values:
-        if one is None or one != one:  # NaN
-            missing += 1
-            continue
-        if not isinstance(one, str):
-            way = f"a recipe for values in lists and objects is in {RECIPES}"
-            fail(path, place, f"expected a caption or a list of captions, got {one!r:.80}; {way}")
-        text = " ".join(one.split())
+    for one in value if isinstance(value, list) else [value]:
+        text = "" if one is None or one != one else one  # NaN
+        if not isinstance(text, str) or _WRITTEN.match(text):
+            way = f"a recipe for lists and objects in cells is in {RECIPES}"
+            fail(path, place, f"expected text or a JSON list of texts, got {one!r:.80}; {way}")
+        text = " ".join(text.split())
         if text.lower() in _MISSING:
             missing += 1
-            continue
-        if _FRAME.search(text):
-            way = "remove them, as training adds its own"
-            fail(path, place, f"marks of start or end around the caption {text[:60]!r}; {way}")
-        if has_half_character(text):
-            fail(path, place, f"half a character (a lone surrogate) in the caption {text!r}")
-        texts.append(text)
+        else:
+            texts.append(_whole(text, path, place))
     return tuple(texts), missing
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(text: str, path: Path, place: str) -> str:
+    """Checks for lone surrogates, which JSON's escapes can write, but no UTF-8 file."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        fail(path, place, f"half a character (a lone surrogate) in {text!r}")
+    return text
 
 
 def split_in(value: Any, path: Path, place: str) -> str | None:
     """Returns the split that a cell names; None for an empty one."""
     name = "" if value is None or value != value else str(value).strip().lower()
-    if not name:
-        return None
-    try:
-        return canonical_split("train" if name == "restval" else name)
-    except ValueError:
+    if name and name not in SPLIT_WORDS:
         expected = f"expected the split {', '.join(SPLITS)} (or val), got {name!r}"
         way = "`--data.held-out 0.1,0.2` divides by names and does not read it"
         fail(path, place, f"{expected}; {way}")
+    return SPLIT_WORDS.get(name)
+
+
+def are_splits(values: Iterable[Any]) -> bool:
+    """Returns whether values are names of several splits, train among them."""
+    found = {
+        SPLIT_WORDS.get(value.strip().lower()) if type(value) is str else 0 for value in values
+    }
+    return "train" in found and len(found) > 1 and found <= {*SPLITS}
 
 
 def name_in(value: Any, path: Path, place: str) -> str:
     """Returns the name of an image in a cell."""
-    if type(value) is int:
-        value = str(value)
+    value = str(value) if type(value) is int else value
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
         merged = f"if cells were merged, fill them down ({RECIPES})"
         fail(path, place, f"the name of the image is empty; {merged}, else remove the row")
@@ -165,19 +195,18 @@ def name_in(value: Any, path: Path, place: str) -> str:
     if len(name) > 1000 or name.startswith("data:"):
         way = "write the image to a file, and its name here"
         fail(path, place, f"{name[:40]!r}... is no name of an image; {way}")
-    if has_half_character(name):
-        fail(path, place, f"half a character (a lone surrogate) in the image's name {name!r}")
-    return name
-
-
-def has_half_character(text: str) -> bool:
-    """Returns whether a text has a lone surrogate: JSON's escapes can, but no UTF-8 file."""
-    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+    return _whole(name, path, place)
 
 
 def is_image_name(value: Any) -> bool:
     """Returns whether a value is a file name with the suffix of an image."""
     return isinstance(value, str) and value.strip().lower().endswith(SUFFIXES)
+
+
+def shown_names(names: Sequence[str], most: int = 12) -> str:
+    """Lists names, the first ones of many."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def read_text(path: Path) -> str:
@@ -240,8 +269,6 @@ def parse_json(text: str, path: Path, place: str = "the whole file") -> Any:
         return json.loads(text, object_pairs_hook=unique)
     except DataError:
         raise
-    except ValueError as error:
-        lines = " (JSON lines need a name *.jsonl)" if "Extra data" in str(error) else ""
-        fail(path, place, f"not JSON ({error}){lines}")
-    except RecursionError:
-        fail(path, place, "not JSON (nested too deeply)")
+    except (ValueError, RecursionError) as error:
+        hint = " (JSON lines need a name *.jsonl)" if "Extra data" in str(error) else ""
+        fail(path, place, f"not JSON ({error}){hint}")

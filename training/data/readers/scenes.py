@@ -12,13 +12,15 @@ from left to right, so that a captioner that sees the image well can write all f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
+from training.data.config import DataSet
 from training.data.examples import SPLITS, Box, Example, Phrase, Split
 
 # --- drawing: each shape is a signed distance (negative inside), evaluated in its own window, so
@@ -253,6 +255,16 @@ PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
 _TRAINING_PAIRS = tuple(pair for pair in PAIRS if pair not in HELD_OUT)
 # Words before and after the objects in the first four captions.
 _FRAMES = (("", ""), ("there is", ""), ("the picture shows", ""), ("a picture of", ""))
+
+
+def read(data_dir: Path | None, data: DataSet) -> tuple[tuple[Path, ...], Callable[[str], Split]]:
+    """Returns no files, and a function that draws a split by name; `data.limit` draws fewer."""
+
+    def draw_split(name: str) -> Split:
+        count = min(COUNTS[name], data.limit or COUNTS[name])
+        return load(name, seed=data.seed, count=count)
+
+    return (), draw_split
 
 
 def load(split: str, *, seed: int = 0, count: int | None = None, image_size: int = 64) -> Split:

@@ -1,4 +1,4 @@
-"""Splits of a folder's images: those that names of files and folders tell, lists, or a hash.
+"""Splits of a folder's images: given by records, lists or folders, or by a hash.
 
 The hash gives each name, or that of its group, a place in [0, 1).
 """
@@ -9,45 +9,121 @@ import hashlib
 import posixpath
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from sat_tf.util.commands import counted
-from training.data.examples import SPLIT_ALIASES, SPLITS, DataError
-from training.data.readers.records import lines
+from training.data.examples import SPLITS, DataError
+from training.data.readers.images import Image
+from training.data.readers.records import SPLIT_WORDS, CaptionFile, lines
 
 EXACT_BELOW = 1000
 """Images of a folder from which on the hash alone decides, so that adding images moves none."""
 TENTHS = (0.1, 0.2)
 """Places below which names are in dev and in test, in a folder that is not small."""
 
-_WORDS = {split: split for split in SPLITS} | SPLIT_ALIASES
-_WORDS |= {"training": "train", "restval": "train"}
 _TURNS = ("dev", "test", "train")
 _SHARES = np.array([0.1, 0.1, 0.8])
 _CLOSE = 0.03  # of the images: by which dev and test may miss a tenth if no group is larger
-_ENUMERATED = 9  # groups: 3^9 ways
 _LISTS = (".txt", ".lst")
 _LARGEST = 2**26  # bytes of a list
+_BY_NAMES = "`--data.held-out 0.1,0.2` divides by names"
+
+Divided = tuple[tuple[float, ...] | None, tuple[Path, ...], list[str]]
+"""Places of the hash (None if splits are given), the lists that were read, and notes."""
 
 
-def split_in_path(parts: Sequence[str], whole: bool = False) -> str | None:
-    """Returns the split that the last part of a path with such a word means.
+def divide(
+    images: dict[str, Image], data_dir: Path, files: Sequence[CaptionFile], held_out: str | None
+) -> Divided:
+    """Gives each image its split: that of its records, of lists, of its folder, or of a hash.
 
-    Args:
-        parts: The folders and the file.
-        whole: Parts are the word alone; else they may contain it, as trainImages or val2017.
+    Raises:
+        DataError: Some images have no split but others do, or a group or an image has two.
     """
+    lists, notes = (), []
+    given = any(image.split for image in images.values())
+    if not given and held_out is None:
+        folders = dict.fromkeys((data_dir, *(file.path.parent for file in files)))
+        splits, lists, notes = listed_splits(folders, images, [file.path for file in files])
+        if not splits and (splits := _splits_of_folders(images.values())):
+            notes.append("The splits are those of the images' folders.")
+        for image in images.values() if splits else ():
+            image.split = splits.get(image.name)
+        if splits and (rest := sum(image.split is None for image in images.values())):
+            notes.append(f"{counted(rest, 'image')} in none of the lists, left out.")
+    elif lost := given and next((one for one in images.values() if one.split is None), None):
+        raise DataError(
+            f"{lost.name!r} ({lost.place}) has no split, but other images have one; give every "
+            f"image its split, or none: {_BY_NAMES}."
+        )
+    if any(image.split for image in images.values()):
+        _check_groups(images.values())
+        return None, lists, notes
+    if unclear := next((file for file in files if file.unclear and held_out is None), None):
+        raise DataError(f"{unclear.path}: {unclear.unclear}; else {_BY_NAMES}.")
+    usable = [image for image in images.values() if not image.lacks] or images.values()
+    sizes = Counter(image.group or image.name for image in usable)
+    places = tuple(map(float, held_out.split(","))) if held_out else choose_places(sizes)
+    for image in images.values():
+        image.split = hashed_split(image.group or image.name, places)
+    if groups := {image.group for image in images.values()} - {None}:
+        kept = f"{counted(len(groups), 'group')} kept together"
+        notes.append(f"{kept}: of {len(images)} images, {sizes_of(images.values())}.")
+    return places, lists, notes
+
+
+def sizes_of(images: Iterable[Image]) -> str:
+    """Returns the number of images in each split, as words."""
+    splits = Counter(image.split for image in images)
+    return ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
+
+
+def _check_groups(images: Iterable[Image]) -> None:
+    first: dict[str, Image] = {}
+    for image in images:
+        other = first.setdefault(image.group, image) if image.group and image.split else image
+        if other.split != image.split:
+            raise DataError(
+                f"The group {image.group!r} is in two splits, {other.split} ({other.name}) and "
+                f"{image.split} ({image.name}); give a group one split."
+            )
+
+
+def split_in_path(parts: Sequence[str]) -> str | None:
+    """Returns the split that the last part of a path with such a word means, as val2017 does."""
     for text in reversed(parts):
-        words = [text] if whole else re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
-        found = {_WORDS.get(word.lower().removesuffix("set")) for word in words} - {None}
+        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
+        found = {SPLIT_WORDS.get(word.lower().removesuffix("set")) for word in words} - {None}
         if found:
             return found.pop() if len(found) == 1 else None
     return None
+
+
+def _splits_of_folders(images: Iterable[Image]) -> dict[str, str | None]:
+    """Returns name -> split, if the folders of the files name one for each; else nothing.
+
+    Raises:
+        DataError: They name splits for some of the files, or for none of train or dev.
+    """
+    files = {image.name: image.file for image in images if image.image is not None}
+    splits = {name: split_in_path(file.split("/")[:-1]) for name, file in files.items()}
+    found = {*splits.values()}
+    if len(found - {None}) < 2:
+        return {}
+    if lacking := [*{"train", "dev"} - found, *({None} & found)]:
+        shown = ", ".join(
+            next(file for n, file in files.items() if splits[n] == of) for of in found
+        )
+        lacks = "some to none" if lacking[0] is None else f"none to {lacking[0]}"
+        raise DataError(
+            f"The folders of the images name splits ({shown}), but {lacks}. Give each image its "
+            f"split in a column split; or {_BY_NAMES}, all of them."
+        )
+    return splits
 
 
 def listed_splits(
@@ -85,7 +161,7 @@ def listed_splits(
             if splits.setdefault(name, split) != split:
                 two = f"the lists of two splits, {splits[name]} and {split} ({file})"
                 raise DataError(f"{name!r} is in {two}; take it out of one.")
-    notes = [f"The splits are those of {listed}; `--data.held-out 0.1,0.2` divides by names."]
+    notes = [f"The splits are those of {listed}; {_BY_NAMES}."]
     if unknown:
         notes.append(f"Of the lists, {counted(unknown, 'line')} without an image with captions.")
     return splits, tuple(files), notes
@@ -119,9 +195,9 @@ def hashed_split(name: str, places: Sequence[float] = TENTHS) -> str:
 def choose_places(sizes: Mapping[str, int]) -> tuple[float, ...]:
     """Chooses the places at which names change from dev to test to train, and on in turn.
 
-    A small folder is split 80/10/10 to the image, any other by `TENTHS`. Where large groups keep
-    that from being near, images are divided as nearly as groups allow, whatever their hashes:
-    train, then dev, and then test have at least one group.
+    A small folder is split 80/10/10 to the image, any other by `TENTHS`. Groups that keep that from
+    being near are divided, the largest first, each to the split that lacks most images: train, then
+    dev, and then test have at least one.
 
     Args:
         sizes: Name of each group, or of an image without one -> number of its images.
@@ -130,60 +206,28 @@ def choose_places(sizes: Mapping[str, int]) -> tuple[float, ...]:
     counts = np.array([sizes[name] for name in order])
     if len(order) < 2:
         return 0.0, 0.0
-    ungrouped = counts.max() == 1
     if counts.sum() >= EXACT_BELOW:
         turns = np.array([_TURNS.index(hashed_split(name)) for name in order])
-        if ungrouped or _is_close(turns, counts):
+        missed = np.abs(np.bincount(turns, counts, 3) / counts.sum() - _SHARES)[:2]
+        if counts.max() == 1 or max(*missed, counts.max() / counts.sum()) <= _CLOSE:
             return TENTHS
-    else:
-        turns = _first_tenths(counts)
-    if not ungrouped and not _is_close(turns, counts):
-        turns = min(turns, _divided(counts), key=lambda one: _misfit(np.bincount(one, counts, 3)))
-    return _places(order, turns)
+    return _places(order, _turns(counts))
 
 
-def _first_tenths(counts: np.ndarray) -> np.ndarray:
-    """Gives dev, and then test, a tenth of the images from the start of the order, or a group."""
-    turns, end = np.full(len(counts), 2), 0
-    for turn, left in enumerate((2, 1)):  # groups that the following splits need
-        count = 0
-        while end < max(len(counts) - left, left - 1) and (
-            not count or count + counts[end] / 2 <= round(counts.sum() / 10)
-        ):
-            turns[end], count, end = turn, count + counts[end], end + 1
-    return turns
-
-
-def _divided(counts: np.ndarray) -> np.ndarray:
-    """Gives groups, the largest first, to the split that lacks most images.
-
-    Of the last ones, all ways are compared.
-    """
+def _turns(counts: np.ndarray) -> np.ndarray:
+    """Chooses the split of each group, as an index into `_TURNS`."""
+    if counts.max() == 1:
+        dev = max(1, round(len(counts) / 10))
+        test = dev if len(counts) > 2 else 0
+        return np.repeat([0, 1, 2], [dev, test, len(counts) - dev - test])
     turns, missing = np.full(len(counts), 2), counts.sum() * _SHARES
-    by_size = np.argsort(-counts, kind="stable")
-    last = by_size[-_ENUMERATED:]
-    for group in by_size[: -len(last)]:
-        turns[group] = np.argmax(missing)
-        missing[turns[group]] -= counts[group]
-    fixed = counts.sum() * _SHARES - missing
-    ways = np.array(list(product(range(len(_TURNS)), repeat=len(last))))
-    totals = [fixed[turn] + (ways == turn) @ counts[last] for turn in range(len(_TURNS))]
-    turns[last] = ways[np.argmin(_misfit(np.stack(totals, axis=-1)))]
+    empty = [2, 0, 1]  # of the splits, in the order in which they need a group
+    for done, group in enumerate(np.argsort(-counts, kind="stable")):
+        turn = empty[0] if len(counts) - done <= len(empty) else int(np.argmax(missing))
+        turns[group] = turn
+        missing[turn] -= counts[group]
+        empty = [one for one in empty if one != turn]
     return turns
-
-
-def _misfit(totals: np.ndarray) -> np.ndarray:
-    """Images in the wrong split, `[...]`, of the sizes `[..., 3]`; empty splits count more."""
-    images = totals.sum(axis=-1, keepdims=True)
-    empty = (totals == 0) @ np.array([2, 1, 4])
-    return np.abs(totals - images * _SHARES).sum(axis=-1) + 2 * images[..., 0] * empty
-
-
-def _is_close(turns: np.ndarray, counts: np.ndarray) -> bool:
-    """Returns whether groups are small, and dev and test near a tenth."""
-    shares = np.bincount(turns, counts, 3) / counts.sum()
-    furthest = np.abs(shares - _SHARES)[:2].max()
-    return bool(shares.all() and max(furthest, counts.max() / counts.sum()) <= _CLOSE)
 
 
 def _places(order: Sequence[str], turns: np.ndarray) -> tuple[float, ...]:

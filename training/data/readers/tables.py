@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import itertools
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from training.data.readers.records import (
     CaptionFile,
     OtherFormError,
     Record,
+    are_splits,
     captions_in,
     fail,
     finished,
@@ -32,7 +34,7 @@ from training.data.readers.records import (
     other_form,
     parse_json,
     read_text,
-    split_in,
+    shown_names,
 )
 
 ROLES = {
@@ -45,12 +47,14 @@ ROLES = {
 
 Columns = Mapping[str, tuple[str, ...]]
 """Role -> the columns that the user gives for it, by name or number."""
+Rows = Sequence[tuple[str, Sequence[Any]]]
+"""Place and cells of each row."""
 
 _DELIMITERS = ",;\t|"  # spreadsheets of many countries write a semicolon for the comma
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
 _SAMPLE = 200  # rows
-_SHOWN, _SHORT = 12, 6  # columns in an error; letters that are too few for a caption
+_SHORT = 6  # letters that are too few for a caption
 
 
 def columns_of(text: str | None) -> dict[str, tuple[str, ...]]:
@@ -61,20 +65,7 @@ def columns_of(text: str | None) -> dict[str, tuple[str, ...]]:
     return found
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Indices of the columns; None without."""
-
-    image: int
-    captions: tuple[int, ...]
-    split: int | None
-    group: int | None
-
-    @property
-    def all(self) -> tuple[int, ...]:
-        """The indices, each once."""
-        found = (self.image, *self.captions, self.split, self.group)
-        return tuple(dict.fromkeys(index for index in found if index is not None))
+# Files to rows.
 
 
 def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
@@ -87,11 +78,11 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     if not start.strip():
         raise OtherFormError(f"{path} is empty.")
     given = {name for of in columns.values() for name in of}
-    known_names = given.union(*ROLES.values())
+    words = {word for of in ROLES.values() for word in of}
 
     def fit(delimiter: str) -> tuple[int, int]:
         cells = [cell.strip().strip('"') for cell in start.split(delimiter)]
-        return sum({cell, cell.lower()} & known_names != set() for cell in cells), len(cells)
+        return sum({cell, cell.lower()} & (given | words) != set() for cell in cells), len(cells)
 
     delimiter = max(_DELIMITERS, key=fit)
     if separator := _SEPARATOR.match(start.rstrip("\r")):
@@ -102,7 +93,7 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     names = [name.strip() for name in rows[0][1]]
     while names and not names[-1]:  # of separators at the ends of lines
         names.pop()
-    own = {name.lower() for name in names} & {word for of in ROLES.values() for word in of}
+    own = {name.lower() for name in names} & words
     if any(map(is_image_name, names)) or (not own and not known.isdisjoint(names)):
         if not given or not all(map(str.isdecimal, given)):
             line, cells = rows[0]
@@ -116,171 +107,31 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
         names = [str(number) for number in range(1, len(names) + 1)]
     else:
         rows = rows[1:]
-    sample = [[*row, *names][: len(names)] for _, row in rows[:_SAMPLE]]
-    chosen = choose(path, names, sample, columns, known)
-    _refuse_swallowed(path, rows, chosen.image, delimiter)
+    _refuse_swallowed(path, rows, delimiter, known)
     for line, row in rows:
         if len(row) < len(names) or any(map(str.strip, row[len(names) :])):
             way = "a caption that contains the separator needs quotation marks around it"
             got = f"expected {len(names)} fields, got {len(row)}"
             fail(path, f"line {line}", f"{got} ({way}): {str(row)[:80]}")
-    cells = [(f"line {line}", row) for line, row in rows]
-    return finished(path, _records(path, names, cells, chosen), _unread(path, names, chosen))
+    return _read(path, names, [(f"line {line}", row) for line, row in rows], columns, known)
 
 
-def read_json_lines(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
+def read_json_lines(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     """Reads a JSON object with an image and its captions on each line."""
     entries = [(f"line {n}", parse_json(line, path, f"line {n}")) for n, line in lines(path)]
     return read_entries(path, entries, columns, known)
 
 
 def read_entries(
-    path: Path, entries: Sequence[tuple[str, Any]], columns: Columns, known: Collection[str]
+    path: Path, entries: Sequence[tuple[str, Any]], columns: Columns, known: Set[str]
 ) -> CaptionFile:
     """Reads JSON objects, each with its place, as rows: keys are the names of columns."""
     for place, entry in entries:
         if not isinstance(entry, dict):
             raise other_form(path, f"{str(entry)[:60]!r} ({place})")
     names = list(dict.fromkeys(name for _, entry in entries for name in entry))
-    sample = [[entry.get(name) for name in names] for _, entry in entries[:_SAMPLE]]
-    chosen = choose(path, names, sample, columns, known)
-    rows = [(place, {at: entry.get(names[at]) for at in chosen.all}) for place, entry in entries]
-    return finished(path, _records(path, names, rows, chosen), _unread(path, names, chosen))
-
-
-def _records(
-    path: Path, names: Sequence[str], rows: Sequence[tuple[str, Any]], chosen: Chosen
-) -> Iterator[Record]:
-    """Yields the record of each row; the cell of an image is its name, or that and the image."""
-    for mark in (";", "\n"):  # half of the cells of a column "captions" may hold several
-        for index in chosen.captions:
-            cells = [(place, row[index]) for place, row in rows if isinstance(row[index], str)]
-            joined = [(place, cell) for place, cell in cells if mark in cell.strip()]
-            if names[index].lower() == "captions" and joined and 2 * len(joined) >= len(rows):
-                place, cell = joined[0]
-                found = f"several captions in one cell, with {mark!r} between: {cell[:60]!r}"
-                way = f"write a row for each caption ({RECIPES}), or call the column caption"
-                fail(path, place, f"{found}; {way}")
-    for place, row in rows:
-        found = [captions_in(row[index], path, place) for index in chosen.captions]
-        texts = tuple(text for of, _ in found for text in of)
-        image, stored = row[chosen.image], None
-        if isinstance(image, tuple):
-            image, stored = image
-        elif isinstance(image, str) and not image.strip() and not texts:
-            continue  # a row of empty cells
-        name = name_in(image, path, place)
-        split = None if chosen.split is None else split_in(row[chosen.split], path, place)
-        group = None if chosen.group is None else row[chosen.group]
-        group = None if group is None or group != group else str(group).strip() or None
-        blank = sum(missing for _, missing in found)
-        yield Record(name, texts, place, split, group, blank, stored=stored)
-
-
-def choose(
-    path: Path,
-    names: Sequence[str],
-    sample: Sequence[Sequence[Any]],
-    columns: Columns,
-    known: Collection[str],
-) -> Chosen:
-    """Finds the columns by their names.
-
-    Raises:
-        DataError: A given column is not there.
-        OtherFormError: No column, or more than one, has the name of a role; the message suggests.
-    """
-    found: dict[str, tuple[int, ...]] = {}
-    plain = [name.strip().lower() for name in names]
-    numbers = {str(index + 1): index for index in range(len(names))}
-    numbers |= {name: index for index, name in reversed([*enumerate(names)])}
-    for role, words in ROLES.items():
-        if lost := [name for name in columns.get(role, ()) if name not in numbers]:
-            has = f"names no column; it has {_named(names)}"
-            raise DataError(f"{path}: `--data.columns {role}={lost[0]}` {has}.")
-        if role in columns:
-            found[role] = tuple(numbers[name] for name in columns[role])
-            continue
-        found[role] = tuple(index for index, name in enumerate(plain) if name in words)
-        if role == "image" and len(found[role]) > 1:  # an id next to a name
-            found[role] = tuple(index for index in found[role] if plain[index] != "image_id")
-    several = {role for role, of in found.items() if len(of) > 1}
-    several -= {"caption"} & columns.keys()
-    lacking = {role for role in ("image", "caption") if not found[role]}
-    if several or lacking:
-        raise _which(path, names, sample, found, sorted(several | lacking), known)
-    first = {role: next(iter(of), None) for role, of in found.items()}
-    return Chosen(first["image"], found["caption"], first["split"], first["group"])
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _which(
-    path: Path,
-    names: Sequence[str],
-    sample: Sequence[Sequence[Any]],
-    found: Mapping[str, tuple[int, ...]],
-    unclear: Sequence[str],
-    known: Collection[str],
-) -> DataError:
-    """Makes the error that asks for columns, with a suggestion if there is one."""
-    likely = {role: of for role, of in found.items() if of and role not in unclear}
-    cells = list(zip(*sample, strict=False)) or [()] * len(names)
-    for role, score in (("caption", _length), ("image", functools.partial(_named_like, known))):
-        taken = {at for of in likely.values() for at in of}
-        options = [at for at in found[role] or range(len(names)) if at not in taken]
-        if role not in likely and options:
-            best = max(options, key=lambda at: score(cells[at]))
-            likely[role] = _numbered_like(names, best) if role == "caption" else (best,)
-    image, captions = (likely.get(role, ()) for role in ("image", "caption"))
-    several = image and len(_numbered_like(names, *image)) > 1  # image_1 has caption_1
-    if not image or not captions or several or _length(cells[captions[0]]) < _SHORT:
-        return other_form(path, f"the columns {_named(names)}")
-    given = [(role, names[at], at + 1) for role in ROLES for at in likely.get(role, ())]
-    flag = ",".join(
-        f"{role}={name if name and not {*',='} & {*name} and names.count(name) == 1 else number}"
-        for role, name, number in given
-    )
-    unclear = [role for role in ROLES if role in unclear]
-    read = "; ".join(f"{role}: {', '.join(ROLES[role])}" for role in unclear)
-    return OtherFormError(
-        f"{path}: which column holds the {' and the '.join(unclear)}? It has {_named(names)}; read "
-        f"by their names are {read}. For other forms, see {RECIPES}; otherwise add the columns "
-        f"that are right, such as `--data.columns {shlex.quote(flag)}`."
-    )
-
-
-def _numbered_like(names: Sequence[str], index: int) -> tuple[int, ...]:
-    """The columns of a name and a number, such as caption_1; else the column alone."""
-    stem = names[index].rstrip("0123456789")
-    numbered = [at for at, name in enumerate(names) if name.rstrip("0123456789") == stem != name]
-    return tuple(numbered) if stem and index in numbered else (index,)
-
-
-def _named_like(known: Collection[str], cells: Sequence[Any]) -> int:
-    """Number of cells that name an image."""
-    texts = [str(cell).partition("?")[0].strip() for cell in cells]
-    return sum(is_image_name(text) or text in known for text in texts)
-
-
-def _length(cells: Sequence[Any]) -> float:
-    """Mean length of texts that may be captions: of several words, or in other letters."""
-    texts = [cell[0] if isinstance(cell, list) and cell else cell for cell in cells]
-    lengths = [
-        len(text) * (" " in text.strip() or not text.isascii())
-        for text in texts
-        if isinstance(text, str) and "://" not in text and text[:1] not in ("{", "[")
-        if not is_image_name(text)
-    ]
-    return sum(lengths) / max(len(lengths), 1)
-
-
-def _unread(path: Path, names: Sequence[str], chosen: Chosen) -> list[str]:
-    others = [name for index, name in enumerate(names) if index not in chosen.all and name]
-    return [f"{path.name}: columns that are not read: {_named(others)}."] if others else []
+    rows = [(place, [entry.get(name) for name in names]) for place, entry in entries]
+    return _read(path, names, rows, columns, known)
 
 
 def _csv_rows(path: Path, text: str, delimiter: str, first: int) -> list[tuple[int, list[str]]]:
@@ -310,20 +161,20 @@ def _csv_rows(path: Path, text: str, delimiter: str, first: int) -> list[tuple[i
 
 
 def _refuse_swallowed(
-    path: Path, rows: Sequence[tuple[int, list[str]]], image: int, delimiter: str
+    path: Path, rows: Sequence[tuple[int, list[str]]], delimiter: str, known: Set[str]
 ) -> None:
     """Checks that no text between quotation marks holds rows of the table.
 
     A mark that is not closed takes in everything up to the next one. The lines within a cell look
     like rows if the name of an image stands between separators.
     """
-    known = {row[image].strip() for _, row in rows if len(row) > image} - {""}
     for line, row in rows:
         for cell in row:
             within = _LINE_END.split(cell) if "\n" in cell or "\r" in cell else ()
             for number, other in enumerate(within):
                 parts = [part.strip().strip('"') for part in other.split(delimiter)]
-                if len(parts) > 1 and any(p in known or is_image_name(p) for p in parts):
+                named = any(is_image_name(p) or p.rpartition("/")[2] in known for p in parts)
+                if named and len(parts) > 1:
                     why = (
                         f"the quotation mark before {cell[:40]!r} is not closed in its row, and "
                         f"{other[:60]!r} (line {line + number}) would be part of the text; close "
@@ -331,9 +182,6 @@ def _refuse_swallowed(
                     )
                     fail(path, f"line {line}", why)
             line += max(len(within) - 1, 0)
-
-
-# Parquet.
 
 
 @dataclass(frozen=True)
@@ -349,9 +197,8 @@ class ParquetImages(Sequence):
 
     def __getitem__(self, index: int) -> Mapping[str, Any]:
         group = next(i for i, end in enumerate(self.starts[1:]) if index < end)
-        rows = _row_group(self.path, self.column, group)
-        image = rows[index - self.starts[group]].as_py()
-        return {"image": image["bytes"] if isinstance(image, dict) else image}
+        image = _row_group(self.path, self.column, group)[index - self.starts[group]].as_py()
+        return {"image": (image["bytes"] if isinstance(image, dict) else image) or b""}
 
 
 @functools.lru_cache(maxsize=4)
@@ -361,7 +208,7 @@ def _row_group(path: Path, column: str, group: int) -> Any:
     return parquet.ParquetFile(path).read_row_group(group, columns=[column]).column(column)
 
 
-def read_parquet(path: Path, columns: Columns, known: Collection[str]) -> CaptionFile:
+def read_parquet(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     """Reads a Parquet file, of Hugging Face or others: images in it, or their names."""
     try:
         import pyarrow
@@ -373,41 +220,198 @@ def read_parquet(path: Path, columns: Columns, known: Collection[str]) -> Captio
         ) from error
     try:
         file = parquet.ParquetFile(path)
-        names = file.schema_arrow.names
-        first = next(file.iter_batches(_SAMPLE), None)
+        cells = [_parquet_column(path, file, field) for field in file.schema_arrow]
     except pyarrow.ArrowException as error:
         fail(path, "the whole file", f"not Parquet ({error})")
-    sample = [list(row.values()) for row in first.to_pylist()] if first is not None else []
-    chosen = choose(path, names, sample, columns, known)
-    shown = next((row[chosen.image] for row in sample if row[chosen.image] is not None), None)
-    rows = list(_parquet_rows(path, file, names, chosen, shown))
-    return finished(path, _records(path, names, rows, chosen), _unread(path, names, chosen))
+    rows = [(f"row {index}", row) for index, row in enumerate(zip(*cells, strict=True))]
+    return _read(path, file.schema_arrow.names, rows, columns, known)
 
 
-def _parquet_rows(
-    path: Path, file: Any, names: Sequence[str], chosen: Chosen, shown: Any
-) -> Iterator[tuple[str, dict[int, Any]]]:
-    """Yields the rows; `shown` is one of the cells of images: a name, bytes, or both in a struct.
+def _parquet_column(path: Path, file: Any, field: Any) -> Sequence[Any]:
+    """Reads the cells of a column; those of images are their names and `StoredImage`s.
 
     An image without a name of its own, or with that of another one, is named by its row.
     """
-    column, inside = names[chosen.image], isinstance(shown, (bytes, dict))
-    ends = [0]
-    for group in range(file.metadata.num_row_groups):
-        ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
-    images = ParquetImages(path, column, tuple(ends))
-    named = isinstance(shown, dict) and "path" in shown
+    from pyarrow import types
+
+    kind, name = field.type, field.name
+    parts = [kind.field(at).name for at in range(kind.num_fields)] if types.is_struct(kind) else ()
+    if not types.is_binary(kind) and not types.is_large_binary(kind) and "bytes" not in parts:
+        if types.is_list(kind) and not types.is_string(kind.value_type):
+            return [kind] * file.metadata.num_rows  # such as embeddings: large, and no captions
+        return file.read(columns=[name]).column(name).to_pylist()
+    groups = range(file.metadata.num_row_groups)
+    sizes = [file.metadata.row_group(group).num_rows for group in groups]
+    images = ParquetImages(path, name, (0, *itertools.accumulate(sizes)))
     paths: list[Any] = []
-    if named:
-        read = file.read(columns=[f"{column}.path"]).column(column)
+    if "path" in parts:
+        read = file.read(columns=[f"{name}.path"]).column(name)
         paths = [(cell or {}).get("path") for cell in read.to_pylist()]
-        named = len({*paths}) == len(paths)
-    wanted = [names[index] for index in chosen.all if index != chosen.image or not inside]
-    rows = (row for batch in file.iter_batches(1000, columns=wanted) for row in batch.to_pylist())
-    for index, entry in enumerate(rows):
-        row = {at: entry.get(names[at]) for at in chosen.all}
-        if inside:
-            name = paths[index] if named and is_image_name(paths[index]) else None
-            name = name or f"{path.stem}/{index:06}.jpg"
-            row[chosen.image] = name, StoredImage(images, index, str(index))
-        yield f"row {index}", row
+    named = len({*paths}) == len(paths) > 0
+    return [
+        (
+            paths[row] if named and is_image_name(paths[row]) else f"{path.stem}/{row:06}.jpg",
+            StoredImage(images, row, str(row)),
+        )
+        for row in range(len(images))
+    ]
+
+
+# Rows to records.
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Indices of the columns; None without."""
+
+    image: int
+    captions: tuple[int, ...]
+    split: int | None
+    group: int | None
+
+
+def _read(
+    path: Path, names: Sequence[str], rows: Rows, columns: Columns, known: Set[str]
+) -> CaptionFile:
+    chosen = choose(path, names, rows, columns, known)
+    used = {chosen.image, *chosen.captions, chosen.split, chosen.group}
+    others = [at for at, name in enumerate(names) if at not in used and name]
+    unclear = ""
+    if splits := [at for at in others if are_splits(cells[at] for _, cells in rows)]:
+        roles = {"image": (chosen.image,), "caption": chosen.captions, "split": splits[:1]}
+        unclear = f"does the column {names[splits[0]]} hold the splits? If so, add "
+        unclear += f"`--data.columns {_flag(names, roles)}`"
+    notes = _joined(path, names, rows, chosen)
+    if others:
+        notes.append(f"columns that are not read: {shown_names([names[at] for at in others])}.")
+    return finished(path, _records(path, rows, chosen), notes, unclear)
+
+
+def _joined(path: Path, names: Sequence[str], rows: Rows, chosen: Chosen) -> list[str]:
+    """Checks that cells of a column such as "captions" do not hold several; returns a note."""
+    notes = []
+    for index, mark in ((index, mark) for index in chosen.captions for mark in (";", "\n")):
+        cells = [(place, row[index]) for place, row in rows if isinstance(row[index], str)]
+        joined = [(place, cell) for place, cell in cells if mark in cell.strip()]
+        if joined and names[index].lower().endswith("s") and 2 * len(joined) >= len(rows):
+            place, cell = joined[0]
+            found = f"several captions in one cell, with {mark!r} between: {cell[:60]!r}"
+            way = f"write a row for each caption ({RECIPES}), or call the column caption"
+            fail(path, place, f"{found}; {way}")
+        if joined and mark == "\n":
+            notes.append(f"{len(joined)} captions have line breaks, read as spaces.")
+    return notes
+
+
+def _records(path: Path, rows: Rows, chosen: Chosen) -> Iterator[Record]:
+    """Yields the record of each row; the cell of an image is its name, or that and the image."""
+    for place, row in rows:
+        found = [captions_in(row[index], path, place) for index in chosen.captions]
+        texts = tuple(text for of, _ in found for text in of)
+        image, stored = row[chosen.image], None
+        if isinstance(image, tuple):
+            image, stored = image
+        elif isinstance(image, str) and not image.strip() and not texts:
+            continue  # a row of empty cells
+        name = name_in(image, path, place)
+        split, group = (None if at is None else row[at] for at in (chosen.split, chosen.group))
+        group = None if group is None or group != group else str(group).strip() or None
+        blank = sum(missing for _, missing in found)
+        yield Record(name, texts, place, split, group, blank, stored=stored)
+
+
+def choose(
+    path: Path, names: Sequence[str], rows: Rows, columns: Columns, known: Set[str]
+) -> Chosen:
+    """Finds the columns by their names.
+
+    Raises:
+        DataError: A given column is not there.
+        OtherFormError: No column, or more than one, has the name of a role; the message suggests.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    plain = [name.strip().lower() for name in names]
+    numbers = {str(index + 1): index for index in range(len(names))}
+    numbers |= {name: index for index, name in reversed([*enumerate(names)])}
+    for role, words in ROLES.items():
+        if lost := [name for name in columns.get(role, ()) if name not in numbers]:
+            has = f"names no column; it has {shown_names(names)}"
+            raise DataError(f"{path}: `--data.columns {role}={lost[0]}` {has}.")
+        if role in columns:
+            found[role] = tuple(numbers[name] for name in columns[role])
+            continue
+        found[role] = tuple(index for index, name in enumerate(plain) if name in words)
+        if role == "image" and len(found[role]) > 1:  # an id next to a name
+            found[role] = tuple(index for index in found[role] if plain[index] != "image_id")
+    several = {role for role, of in found.items() if len(of) > 1}
+    several -= {"caption"} & columns.keys()
+    unclear = several | {role for role in ("image", "caption") if not found[role]}
+    if unclear:
+        cells = [[row[at] for _, row in rows[:_SAMPLE]] for at in range(len(names))]
+        raise _which(path, names, cells, found, [role for role in ROLES if role in unclear], known)
+    first = {role: next(iter(of), None) for role, of in found.items()}
+    return Chosen(first["image"], found["caption"], first["split"], first["group"])
+
+
+# Suggestions.
+
+
+def _which(
+    path: Path,
+    names: Sequence[str],
+    cells: Sequence[Sequence[Any]],
+    found: Mapping[str, tuple[int, ...]],
+    unclear: Sequence[str],
+    known: Set[str],
+) -> DataError:
+    """Makes the error that asks for columns, with a suggestion if there is one."""
+    likely = {role: of for role, of in found.items() if of and role not in unclear}
+    for role, score in (("caption", _length), ("image", functools.partial(_named_like, known))):
+        taken = {at for of in likely.values() for at in of}
+        options = [at for at in found[role] or range(len(names)) if at not in taken]
+        if role not in likely and options:
+            best = max(options, key=lambda at: score(cells[at]))
+            likely[role] = _numbered_like(names, best) if role == "caption" else (best,)
+    image, captions = (likely.get(role, ()) for role in ("image", "caption"))
+    several = image and len(_numbered_like(names, *image)) > 1  # image_1 has caption_1
+    if not image or not captions or several or _length(cells[captions[0]]) < _SHORT:
+        return other_form(path, f"the columns {shown_names(names)}")
+    read = "; ".join(f"{role}: {', '.join(ROLES[role])}" for role in unclear)
+    return OtherFormError(
+        f"{path}: which column holds the {' and the '.join(unclear)}? It has {shown_names(names)}; "
+        f"read by their names are {read}. For other forms, see {RECIPES}; otherwise add the "
+        f"columns that are right, such as `--data.columns {_flag(names, likely)}`."
+    )
+
+
+def _flag(names: Sequence[str], columns: Mapping[str, Sequence[int]]) -> str:
+    """Writes columns as `--data.columns` takes them: by name, or by number if that is unclear."""
+    plain = [name and not {*",="} & {*name} and names.count(name) == 1 for name in names]
+    given = [(role, at) for role in ROLES for at in columns.get(role, ())]
+    parts = (f"{role}={names[at] if plain[at] else at + 1}" for role, at in given)
+    return shlex.quote(",".join(parts))
+
+
+def _numbered_like(names: Sequence[str], index: int) -> tuple[int, ...]:
+    """The columns of a name and a number, such as caption_1; else the column alone."""
+    stem = names[index].rstrip("0123456789")
+    numbered = [at for at, name in enumerate(names) if name.rstrip("0123456789") == stem != name]
+    return tuple(numbered) if stem and index in numbered else (index,)
+
+
+def _named_like(known: Set[str], cells: Sequence[Any]) -> int:
+    """Number of cells that name an image."""
+    texts = [str(cell).partition("?")[0].strip() for cell in cells]
+    return sum(is_image_name(text) or text in known for text in texts)
+
+
+def _length(cells: Sequence[Any]) -> float:
+    """Mean length of texts that may be captions: of several words, or in other letters."""
+    texts = [cell[0] if isinstance(cell, list) and cell else cell for cell in cells]
+    lengths = [
+        len(text) * (" " in text.strip() or not text.isascii())
+        for text in texts
+        if isinstance(text, str) and "://" not in text and text[:1] not in ("{", "[")
+        if not is_image_name(text)
+    ]
+    return sum(lengths) / max(len(lengths), 1)
