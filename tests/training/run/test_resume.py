@@ -210,7 +210,7 @@ def test_another_score_that_decided_or_that_none_did_is_told_with_the_reason():
         best_epoch(Progress(epoch=4), "nll")
 
 
-# Real processes. SAT_TF_KILLS=20 is the long version; see docs/training.md.
+# Real processes. SAT_TF_KILLS=20 kills them more often.
 
 KILLS = int(os.environ.get("SAT_TF_KILLS", "2"))
 FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "3", "--deterministic")
