@@ -70,7 +70,7 @@ _PAGES = {
 
 
 class RootLinks(SphinxTransform):
-    """Leads links to files beside docs/ to the pages that include them, or to the files."""
+    """Leads links to files next to docs/ to the pages that include them, or to the files."""
 
     default_priority = 5
 
@@ -113,7 +113,7 @@ def _mathml(display: str) -> tuple[Callable, None]:
 
 
 def _skip_aliases(app, what, name, obj, skip, options) -> bool | None:
-    """Skips fields of named tuples that are described by the class."""
+    """Skips fields of named tuples that the class describes."""
     return True if (obj.__doc__ or "").startswith("Alias for field number") else None
 
 
@@ -135,7 +135,7 @@ def _init_signature(app, what, name, obj, options, text, returns) -> tuple[str, 
 
 
 def _write_live_page(app: Sphinx) -> None:
-    """Writes the live page beside the site's own, unless there is no runtime for browsers."""
+    """Writes the live page into the site if a runtime for browsers can be had."""
     app.config.live_page = app.config.live_page and app.builder.format == "html"
     if not app.config.live_page:
         return
