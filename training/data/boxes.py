@@ -6,7 +6,7 @@ Two layouts are read:
         Sentences/NAME.txt      a caption per line, [/EN#ID/TYPE/TYPE the phrase] in it
         Annotations/NAME.xml    boxes in pixels, each of one or several IDs, and the image's size
         The image is NAME.jpg, or else the only one whose file name is NAME up to its first `_`.
-    JSON lines, gzip or not, one phrase per line
+    JSON lines, one phrase per line
         image      NAME.jpg, or the end of its path, if no other image of the split has that
         caption    number among the captions of the image, from 0, empty ones not counted; or null
         phrase     as written
@@ -28,13 +28,11 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import io
 import json
 import math
 import re
 import xml.etree.ElementTree as ElementTree
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,18 +177,21 @@ def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[
     if not path.exists():
         raise DataError(f"There is no file or folder of boxes {path}.")
     phrases: dict[str, list[BoxedPhrase]] = {}
+    count = 0
     for phrase, boxes in (_entities if path.is_dir() else _json_lines)(path):
         inside = tuple(box for box in map(_inside, boxes) if box is not None)
-        dropped[OUTSIDE] += len(boxes) - len(inside)
+        count, dropped[OUTSIDE] = count + len(boxes), dropped[OUTSIDE] + len(boxes) - len(inside)
         if inside:
             whole = BoxedPhrase(**phrase, boxes=inside)
             phrases.setdefault(whole.image, []).append(whole)
-    if not phrases:
-        shares = "JSON lines have boxes as shares of the image's sides, from 0 to 1."
-        hint = f" {shares}" if +dropped and path.is_file() else ""
+    if 4 * dropped[OUTSIDE] >= max(count, 1):
         raise DataError(
-            f"{path} holds no phrase with a box in the image{skipped_note(+dropped)}.{hint}"
+            f"{path}: of {count} boxes, {dropped[OUTSIDE]} are {OUTSIDE.removeprefix('boxes ')}. "
+            "JSON lines have boxes as [x0, y0, x1, y1], shares of the image's sides from 0 to 1, "
+            "see docs/maps.md."
         )
+    if not phrases:
+        raise DataError(f"{path} holds no phrase with a box.")
     return phrases, +dropped
 
 
@@ -204,29 +205,16 @@ def _inside(box: Sequence[float]) -> Box | None:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[dict, list]]:
-    for number, line in _numbered_lines(path):
-        if not line.strip():
-            continue
+    for number, line in enumerate(path.open("rb"), 1):
         try:
-            yield _boxed_phrase(json.loads(line))
+            if line.strip():
+                yield _boxed_phrase(json.loads(line))
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             raise DataError(
                 f"{path}, line {number}: expected a phrase with its boxes ({error}), got "
                 f"{line[:80]!r}. Boxes in another layout, such as COCO's instances, are converted "
                 "to JSON lines first, see docs/maps.md."
             ) from error
-
-
-def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    compressed = path.open("rb").read(2) == b"\x1f\x8b"
-    try:
-        with (gzip.open if compressed else open)(path, "rt", encoding="utf-8-sig") as file:
-            yield from enumerate(file, 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: expected JSON lines in UTF-8, gzip or not; the file is damaged or something "
-            f"else ({error})."
-        ) from error
 
 
 def _boxed_phrase(row: dict) -> tuple[dict, list[list[float]]]:
@@ -245,7 +233,7 @@ def _boxed_phrase(row: dict) -> tuple[dict, list[list[float]]]:
     return phrase, boxes
 
 
-def _size(width: float, height: float) -> tuple[float, float]:
+def _size(width: float | str, height: float | str) -> tuple[float, float]:
     size = float(width), float(height)
     if not 0 < min(size) <= max(size) < math.inf:
         raise ValueError("a size is not two positive numbers")
@@ -475,40 +463,40 @@ def align_captions(
 # The encoder's view.
 
 
-@dataclass(frozen=True)
-class View:
-    """The part of an image that an encoder sees."""
+def visible(boxes: Sequence[Box], shape: tuple[int, int], resize: str) -> list[Box]:
+    """Moves boxes of an image into the part of it that an encoder sees.
 
-    shape: tuple[int, int]  # height and width of the whole image
-    resize: str  # the encoder's policy: `squash` shows everything, `crop` the centred square
+    A box outside that view, or that only touches it, is left out; one on its edge is cut. Edges
+    that are whole pixels stay exact: a share of the image's side is rounded.
 
-    def visible(self, boxes: Sequence[Box]) -> list[Box]:
-        """Moves boxes of the image into the view.
+    Args:
+        boxes: Shares of the image's sides.
+        shape: Height and width of the image.
+        resize: The encoder's policy: `squash` shows everything, `crop` the centred square.
+    """
+    if resize == "squash":
+        return list(boxes)
+    height, width = shape
+    top, left, side = centred_square(height, width)
+    pixels = np.array(boxes) * (height, width, height, width)
+    whole = np.round(pixels)
+    pixels = np.where(np.abs(pixels - whole) < _WHOLE, whole, pixels)
+    shown = np.clip(pixels - (top, left, top, left), 0.0, side)
+    large = (shown[:, 2:] - shown[:, :2] > _TOUCHES).all(axis=1)
+    return [tuple(box) for box in (shown[large] / side).tolist()]
 
-        A box outside the view, or that only touches it, is left out; one on its edge is cut. Edges
-        that are whole pixels stay exact: a share of the image's side is rounded.
-        """
-        if self.resize == "squash":
-            return list(boxes)
-        height, width = self.shape
-        top, left, side = centred_square(height, width)
-        pixels = np.array(boxes) * (height, width, height, width)
-        whole = np.round(pixels)
-        pixels = np.where(np.abs(pixels - whole) < _WHOLE, whole, pixels)
-        shown = np.clip(pixels - (top, left, top, left), 0.0, side)
-        large = (shown[:, 2:] - shown[:, :2] > _TOUCHES).all(axis=1)
-        return [tuple(box) for box in (shown[large] / side).tolist()]
 
-    def pixel(self, size: tuple[float, float] | None) -> tuple[float, float]:
-        """Returns height and width of a pixel as shares of the view.
+def pixel_of(
+    size: tuple[float, float] | None, shape: tuple[int, int], resize: str
+) -> tuple[float, float]:
+    """Returns height and width of a pixel as shares of the view, see `visible`.
 
-        Args:
-            size: Width and height of the image whose pixels are meant; None is the file.
-        """
-        sides = self.shape if self.resize == "squash" else [min(self.shape)] * 2
-        pixels = self.shape if size is None else size[::-1]
-        parts = zip(self.shape, sides, pixels, strict=True)
-        return tuple(whole / side / count for whole, side, count in parts)
+    `size` is the width and height of the image whose pixels are meant; None is the file.
+    """
+    sides = shape if resize == "squash" else [min(shape)] * 2
+    pixels = shape if size is None else size[::-1]
+    parts = zip(shape, sides, pixels, strict=True)
+    return tuple(whole / side / count for whole, side, count in parts)
 
 
 def visible_phrases(
@@ -535,14 +523,13 @@ def visible_phrases(
             dropped[NOT_READ] += len(phrases)
             continue
         shape, turned = sizes[number]
-        view = View(shape, resize)
         for one in phrases:
             size = one.phrase.size
             if turned and size and (size[0] - size[1]) * (shape[1] - shape[0]) < 0:
                 dropped[TURNED] += 1
-            elif boxes := view.visible(one.phrase.boxes):
+            elif boxes := visible(one.phrase.boxes, shape, resize):
                 phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
-                found = dataclasses.replace(one, phrase=phrase, pixel=view.pixel(size))
+                found = dataclasses.replace(one, phrase=phrase, pixel=pixel_of(size, shape, resize))
                 shown.setdefault((number, caption), []).append(found)
             else:
                 dropped[NOT_SHOWN] += 1

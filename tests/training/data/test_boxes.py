@@ -1,6 +1,5 @@
 """Boxes of Flickr30k Entities and JSON lines, and the phrases that they are of."""
 
-import gzip
 import json
 
 import numpy as np
@@ -19,13 +18,14 @@ from training.data.boxes import (
     SEVERAL_IMAGES,
     TURNED,
     BoxedPhrase,
-    View,
     align_captions,
     image_size,
+    pixel_of,
     place_boxes,
     place_phrases,
     read_boxes,
     split_words,
+    visible,
 )
 from training.data.examples import DataError, Example, Split
 from training.evaluation.pointing import centres_inside
@@ -135,31 +135,33 @@ def test_the_closest_sentence_and_caption_come_first():
 
 
 def test_crop_moves_and_cuts_boxes_and_squash_does_not():
-    view = View((10, 20), "crop")
-    assert view.visible([(0.0, 0.25, 1.0, 0.5)]) == [(0.0, 0.0, 1.0, 0.5)]
-    assert view.visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
-    assert view.visible([(0.0, 0.8, 1.0, 1.0)]) == []
-    assert View((10, 20), "squash").visible([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
+    shape = (10, 20)
+    assert visible([(0.0, 0.25, 1.0, 0.5)], shape, "crop") == [(0.0, 0.0, 1.0, 0.5)]
+    cut = visible([(0.1, 0.0, 0.6, 0.5)], shape, "crop")
+    assert cut == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
+    assert visible([(0.0, 0.8, 1.0, 1.0)], shape, "crop") == []
+    assert visible([(0.1, 0.0, 0.6, 0.5)], shape, "squash") == [(0.1, 0.0, 0.6, 0.5)]
 
 
 def test_a_pixel_is_one_of_the_image_that_boxes_were_drawn_on():
-    assert View((10, 20), "squash").pixel(None) == (1 / 10, 1 / 20)
-    assert View((10, 20), "crop").pixel(None) == (1 / 10, 1 / 10)
+    assert pixel_of(None, (10, 20), "squash") == (1 / 10, 1 / 20)
+    assert pixel_of(None, (10, 20), "crop") == (1 / 10, 1 / 10)
     # The file is a copy at half the size; or one that was squeezed.
-    assert View((10, 20), "crop").pixel((40, 20)) == (1 / 20, 1 / 20)
-    assert View((10, 10), "crop").pixel((40, 20)) == (1 / 20, 1 / 40)
+    assert pixel_of((40, 20), (10, 20), "crop") == (1 / 20, 1 / 20)
+    assert pixel_of((40, 20), (10, 10), "crop") == (1 / 20, 1 / 40)
 
 
 @pytest.mark.parametrize("digits", [4, 17])
 def test_boxes_that_only_touch_the_square_are_not_shown_and_edges_are_exact(digits):
     for width in range(100, 200, 3):
         left, side = (width - 98) // 2, 98
-        visible = View((98, width), "crop").visible
+        shape = 98, width
         share = [round(x / width, digits) for x in range(width + 1)]
         before, after = (0.0, 0.0, 1.0, share[left]), (0.0, share[left + side], 1.0, 1.0)
-        assert visible([before, after]) == []
+        assert visible([before, after], shape, "crop") == []
         edge = left + 35  # the centre of the third of seven cells
-        boxes = visible([(0.0, 0.0, 1.0, share[edge]), (0.0, share[edge], 1.0, 1.0)])
+        halves = [(0.0, 0.0, 1.0, share[edge]), (0.0, share[edge], 1.0, 1.0)]
+        boxes = visible(halves, shape, "crop")
         assert len(boxes) == 2
         if digits == 17:
             assert [centres_inside([box], 7, 7)[0, 2] for box in boxes] == [True, True]
@@ -217,9 +219,7 @@ def test_a_line_of_json_is_a_phrase_with_its_boxes(tmp_path):
     assert phrase.boxes == ((0.2, 0.1, 0.6, 0.5),)
     assert phrase.types == ("clothing",) and phrase.span == (3, 5) and phrase.size is None
     assert not dropped
-    path = tmp_path / "b.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(ROW | {"size": [200, 100]}).encode()))
-    (phrase,) = read_boxes(path)[0]["a.jpg"]
+    (phrase,) = read_boxes(write(tmp_path / "b.jsonl", {"size": [200, 100]}))[0]["a.jpg"]
     assert phrase.size == (200, 100)
 
 
@@ -241,12 +241,12 @@ def test_places_count_tokens_of_the_tokeniser_and_what_does_not_fit_is_counted(t
     # The comma is no token.
     assert [(p.first, p.last) for p in placed[0, 0]] == [(3, 4), (6, 7)] and not dropped
     rows = (
+        *[{"image": "other.jpg"}] * 4,
         {"span": None, "phrase": "red a"},
         {"span": [3, 99]},
         {"span": [0, 2]},
         {"caption": 4},
         {"caption": None},
-        {"image": "other.jpg"},
         {"boxes": [[0.1, 0.2, 1.7, 0.6]]},
         {"boxes": [[0.5, 0.2, 0.5, 0.6]]},
     )
@@ -279,19 +279,10 @@ def test_nothing_to_read_is_an_error(tmp_path):
         read_boxes(tmp_path / "empty")
 
 
-WHOLE = gzip.compress(json.dumps(ROW).encode() * 50)
-DAMAGED = {
-    "cut": WHOLE[: len(WHOLE) // 2],
-    "no utf-8": json.dumps(ROW).encode() + b"\xe9\n",
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_named(tmp_path, name):
-    path = tmp_path / "b.jsonl.gz"
-    path.write_bytes(DAMAGED[name])
-    with pytest.raises(DataError, match=r"b\.jsonl\.gz: expected JSON lines in UTF-8"):
-        read_boxes(path)
+def test_boxes_with_width_and_height_or_in_pixels_are_refused(tmp_path):
+    for boxes in ([[0.5, 0.6, 0.2, 0.3]], [[10, 20, 50, 60]]):
+        with pytest.raises(DataError, match=r"of 2 boxes, 1 are outside .*\[x0, y0, x1, y1\]"):
+            read_boxes(write(tmp_path / "b", {}, {"boxes": boxes}))
 
 
 @pytest.mark.parametrize("name", ["x/a.jpg", "y/x/a.jpg"])
