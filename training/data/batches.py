@@ -270,7 +270,7 @@ class _BatchReader:
         """Reads a part of the batch that consists of these rows of the table."""
         # Padded before it is divided, so that all devices see the same few lengths.
         tokens = pad_tokens([self.table.tokens[row] for row in rows])[part]
-        rows, views = rows[part], None if views is None else views[part]
+        rows, views = rows[part].copy(), None if views is None else views[part]
         mirrored = views.mirrored if views is not None and self.source.mirrored else None
         images = self.table.image_index[rows]
         if self.by_image:
@@ -280,17 +280,16 @@ class _BatchReader:
         else:
             inputs = self.source.read(images, views)
         bad = np.isin(images, list(self.source.found))
-        if bad.all() and len(rows):
-            row, one = self._stand_in(tokens.shape[1])
-            inputs, tokens = np.repeat(one, len(rows), axis=0), np.zeros_like(tokens)
-            tokens[:, : self.table.lengths[row]] = self.table.tokens[row]
-            rows = np.full_like(rows, row)
+        if bad.any():
+            good = int(np.argmin(bad))
+            row, one = rows[good], inputs[good]
+            if bad.all():
+                row, one = self._stand_in(tokens.shape[1])
+            inputs[bad], rows[bad], tokens[bad] = one, row, 0
+            tokens[bad, : self.table.lengths[row]] = self.table.tokens[row]
             images = self.table.image_index[rows]
-            mirrored = None if mirrored is None else np.zeros_like(mirrored)
-        elif bad.any():
-            instead = np.where(bad, np.argmin(bad), np.arange(len(rows)))
-            inputs, tokens, rows, images = (a[instead] for a in (inputs, tokens, rows, images))
-            mirrored = None if mirrored is None else mirrored[instead]
+            if mirrored is not None:
+                mirrored[bad] = mirrored[good] and not bad.all()
         found = [inputs, tokens]
         if self.by_image:
             found.append(images.astype(np.int32))
@@ -304,7 +303,7 @@ class _BatchReader:
             image = self.table.image_index[row : row + 1]
             inputs = self.source.read(image)
             if int(image[0]) not in self.source.found:
-                return int(row), inputs
+                return int(row), inputs[0]
         raise DataError("No image that has a caption can be read.")
 
     def dataset(

@@ -254,18 +254,6 @@ def seen(*mirrored: bool) -> Views:
     return Views(np.array(mirrored), np.zeros([len(mirrored), 2]))
 
 
-def test_corrupt_and_missing_files_are_skipped_and_never_in_a_batch(tmp_path):
-    examples = files(tmp_path, corrupt=(1,))
-    examples[2].image.unlink()
-    table, vocabulary = table_of(examples)
-    source = ImageSource(examples, SIZE, "crop")
-    assert sorted(source.skipped) == [1, 2] and "none of the formats" in source.skipped[1]
-    assert source.skipped[2] == "cannot be read: No such file or directory"
-    (first,) = epochs(source, table, 0, 1)
-    words = {vocabulary.words[tokens[1]] for batch in first for tokens in batch["tokens"]}
-    assert words == {"w0", "w3"}
-
-
 def test_a_frozen_encoder_reads_from_the_store_and_a_trained_one_images(tmp_path):
     split = Split("train", drawn(3))
     frozen = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)

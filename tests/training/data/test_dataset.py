@@ -14,7 +14,6 @@ from sat_tf.util.files import sha256_of
 from training.data import dataset as datasets
 from training.data.dataset import Dataset, identify, read_split
 from training.data.examples import DataError, Example, Phrase, Split, canonical_split
-from training.data.readers import load_split
 from training.run.config import DataConfig
 
 CONFIG = DataConfig("folder", image_dir="images")
@@ -201,36 +200,10 @@ def test_drawn_data_is_recorded_and_drawn_again(tmp_path):
     assert found.fingerprint() == expected.fingerprint()
 
 
-def test_published_data_sets_are_known_by_their_files_too(tmp_path, capsys):
-    folder, record = tmp_path / "flickr", tmp_path / "dataset.jsonl"
-    (folder / "Flicker8k_Dataset").mkdir(parents=True)
-    for n, split in enumerate(("train", "dev")):
-        Image.fromarray(np.full([20, 20, 3], n, np.uint8)).save(
-            folder / f"Flicker8k_Dataset/{n}.jpg"
-        )
-        (folder / f"Flickr_8k.{split}Images.txt").write_text(f"{n}.jpg\n")
-    captions = folder / "Flickr8k.token.txt"
-    captions.write_text("0.jpg#0\ta dog\n1.jpg#0\ta dog\n")
-    given = DataConfig("flickr8k"), folder, tmp_path / "cache", record
-    Dataset.open(*given).write(record)
-    captions.write_text("0.jpg#0\ta dog\n1.jpg#0\ta cat\n")
-    with pytest.raises(DataError, match="Flickr8k.token.txt has changed since"):
-        Dataset.open(*given)
-    again = read_split(given[0], "dev", *given[1:])
-    assert again.examples[0].captions == ("a cat",)
-    assert "Flickr8k.token.txt has changed" in capsys.readouterr().out
-
-
 def test_val_means_dev():
     assert canonical_split("val") == "dev"
     with pytest.raises(ValueError, match="`split`.*'both'"):
         canonical_split("both")
-
-
-@pytest.mark.parametrize("data_dir", [None, Path("no/such/folder")])
-def test_a_missing_folder_is_an_error_that_names_the_flag(data_dir):
-    with pytest.raises(DataError, match="--data-dir"):
-        load_split(DataConfig("flickr8k"), "train", data_dir)
 
 
 def test_the_fingerprint_follows_the_content():

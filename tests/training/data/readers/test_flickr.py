@@ -11,13 +11,16 @@ from training.run.config import DataConfig
 
 TOKENS = "Flickr8k.token.txt"
 TRAIN, DEV, TEST = (f"Flickr_8k.{split}Images.txt" for split in ("train", "dev", "test"))
-
 RESULTS, JSON = "results_20130124.token", "dataset_flickr30k.json"
 SPLITS = {"train": ("b.jpg", "gone.jpg", "a.jpg"), "val": ("d.jpg",), "test": ("e.jpg",)}
 
 
-def load(split: str, folder: Path):
-    return load_split(DataConfig("flickr8k"), split, folder)
+def load(split: str, folder: Path, name: str = "flickr8k", **options):
+    return load_split(DataConfig(name, **options), split, folder)
+
+
+def names_of(split) -> list[str]:
+    return [example.image_id for example in split.examples]
 
 
 @pytest.fixture
@@ -35,14 +38,14 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-def append(path: Path, text: str | bytes) -> None:
-    path.write_bytes(path.read_bytes() + (text if isinstance(text, bytes) else text.encode()))
+def append(path: Path, text: str) -> None:
+    path.write_text(path.read_text() + text)
 
 
 def test_a_split_holds_its_images_in_order_with_numbered_captions(folder):
     split = load("train", folder)
     assert split.name == "train" and not split.skipped
-    assert [example.image_id for example in split.examples] == ["b.jpg", "a.jpg"]
+    assert names_of(split) == ["b.jpg", "a.jpg"]
     assert split.examples[1].image == folder / "Flicker8k_Dataset" / "a.jpg"
     assert split.examples[1].captions == ("Caption 0 of a .", "Caption 1 of a .")
     (folder / "Flicker8k_Dataset").rename(folder / "Flickr8k_Dataset")
@@ -54,26 +57,7 @@ def test_a_missing_list_is_an_error_that_names_it_and_those_present(folder):
         load("test", folder)
     (folder / TRAIN).unlink()
     (folder / DEV).rename(folder / TEST)
-    assert [example.image_id for example in load("test", folder).examples] == ["c.jpg"]
-    with pytest.raises(DataError, match=f"{TRAIN} is missing. Lists there: {TEST}"):
-        load("train", folder)
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        *(
-            (x, "expected NAME.jpg#K<TAB>caption")
-            for x in (b"a.jpg no number", b"a.jpg\tno number")
-        ),
-        *((x, "expected NAME.jpg#K<TAB>caption") for x in (b"a.jpg#\tx", b"#1\tx")),
-        (b"a.jpg#2\tcaf\xe9", "not UTF-8"),
-    ],
-)
-def test_a_broken_caption_line_is_an_error_with_file_and_line(folder, line, said):
-    append(folder / TOKENS, b"\n" + line + b"\na.jpg#3\tfine\n")
-    with pytest.raises(DataError, match=f"{TOKENS}, line 9: {said}"):
-        load("train", folder)
+    assert names_of(load("test", folder)) == ["c.jpg"]
 
 
 def test_one_number_with_two_captions_is_an_error_and_a_repeated_line_is_not(folder):
@@ -86,11 +70,7 @@ def test_one_number_with_two_captions_is_an_error_and_a_repeated_line_is_not(fol
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [
-        ("", "is empty"),
-        ("\n  \n\n", "is empty"),
-        ("x.jpg\ny.jpg\n", "can be used.*2 listed, 2 with no image file"),
-    ],
+    [("\n  \n", "is empty"), ("x.jpg\ny.jpg\n", "can be used.*2 listed, 2 with no image file")],
 )
 def test_a_list_without_a_usable_image_is_an_error(folder, content, said):
     (folder / TRAIN).write_text(content)
@@ -99,51 +79,32 @@ def test_a_list_without_a_usable_image_is_an_error(folder, content, said):
 
 
 def test_images_without_file_or_captions_are_skipped_with_a_reason(folder):
-    append(folder / TRAIN, "gone.jpg\n../Flickr8k.token.txt\nmute.jpg\nblank.jpg\n")
-    for name in ("mute.jpg", "blank.jpg"):
-        (folder / "Flicker8k_Dataset" / name).touch()
+    append(folder / TRAIN, "gone.jpg\n../Flickr8k.token.txt\nblank.jpg\nb.jpg\n")
+    (folder / "Flicker8k_Dataset" / "blank.jpg").touch()
     append(folder / TOKENS, "gone.jpg#0\tA caption .\nblank.jpg#0\t \n")
     split = load("train", folder)
-    assert len(split) == 2
+    assert names_of(split) == ["b.jpg", "a.jpg"]
     assert split.skipped == (
         ("gone.jpg", "no image file in Flicker8k_Dataset"),
         ("../Flickr8k.token.txt", "no image file in Flicker8k_Dataset"),
-        ("mute.jpg", f"no captions in {TOKENS}"),
         ("blank.jpg", f"no captions in {TOKENS}"),
     )
+    limited = load("train", folder, limit=1)
+    assert names_of(limited) == ["b.jpg"] and not limited.skipped
 
 
 def test_a_folder_of_another_shape_is_an_error_that_says_what_was_found(folder):
     (folder / TOKENS).rename(folder / "captions.txt")
-    with pytest.raises(DataError) as error:
+    said = f"Missing: {TOKENS}. Found: Flicker8k_Dataset/, {DEV}.*captions.txt.*folder_soft`"
+    with pytest.raises(DataError, match=said):
         load("train", folder)
-    message = str(error.value)
-    assert f"Missing: {TOKENS}. Found: Flicker8k_Dataset/, {DEV}" in message
-    assert "captions.txt" in message and "`--recipe folder_soft`" in message
     empty = folder / "empty"
     empty.mkdir()
     with pytest.raises(DataError, match="Missing: .*Dataset/; .*token.txt; one of .*an empty f"):
         load("train", empty)
-    with pytest.raises(DataError, match="there is no such folder"):
-        load("train", folder / "nowhere")
-
-
-def test_a_byte_order_mark_and_carriage_returns_are_tolerated(folder):
-    for path in (folder / TOKENS, folder / TRAIN):
-        text = path.read_bytes().replace(b"nowhere.jpg.1#0", b"a.jpg#7")
-        path.write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
-    split = load("train", folder)
-    assert [example.image_id for example in split.examples] == ["b.jpg", "a.jpg"]
-    assert split.examples[1].captions[1:] == ("Caption 1 of a .", "In no split and no file .")
-
-
-def test_load_split_finds_the_data_set_by_name_and_keeps_the_first(folder):
-    assert len(load_split(DataConfig("flickr8k"), "train", folder)) == 2
-    limited = load_split(DataConfig("flickr8k", limit=1), "train", folder)
-    assert [example.image_id for example in limited.examples] == ["b.jpg"]
-    gone = ("gone.jpg", "no image file in Flicker8k_Dataset")
-    (folder / TRAIN).write_text("gone.jpg\nb.jpg\nb.jpg\nmissing.jpg\na.jpg\n")
-    assert load_split(DataConfig("flickr8k", limit=1), "train", folder).skipped == (gone,)
+    for nowhere in (folder / "nowhere", None):
+        with pytest.raises(DataError, match="--data-dir"):
+            load("train", nowhere)
 
 
 @pytest.fixture
@@ -162,33 +123,27 @@ def copy(tmp_path) -> Path:
     return tmp_path
 
 
-def load_karpathy(folder: Path, split: str = "train", name: str = "flickr30k"):
-    return load_split(DataConfig(name, splits="karpathy"), split, folder)
-
-
 def test_karpathys_file_alone_suffices(copy):
-    split = load_karpathy(copy)
-    assert [example.image_id for example in split.examples] == ["b.jpg", "a.jpg"]
+    split = load("train", copy, "flickr30k")
+    assert names_of(split) == ["b.jpg", "a.jpg"]
     assert split.examples[0].captions == ("b.jpg 0 .", "b.jpg 1 .")
     assert split.skipped == (("gone.jpg", "no image file in flickr30k-images"),)
-    assert [example.image_id for example in load_karpathy(copy, "dev").examples] == ["d.jpg"]
-    assert [example.image_id for example in load_karpathy(copy, "test").examples] == ["e.jpg"]
+    assert names_of(load("dev", copy, "flickr30k")) == ["d.jpg"]
+    with pytest.raises(ValueError, match="`--data.splits`.*Flickr30k has no official splits"):
+        load("train", copy, "flickr30k", splits="official")
     (copy / "flickr30k-images").rename(copy / "Flickr8k_Dataset")
     (copy / JSON).rename(copy / "dataset_flickr8k.json")
-    assert len(load_karpathy(copy, name="flickr8k")) == 2
+    assert len(load("train", copy, splits="karpathy")) == 2
     with pytest.raises(DataError, match=r"Missing: Flickr8k.token.txt; one of Flickr_8k.train"):
-        load_split(DataConfig("flickr8k"), "train", copy)
+        load("train", copy)
 
 
 def test_published_captions_come_first(copy):
     text = "b.jpg#1\tTwo\ttabs .\nb.jpg#0\tOne .\n"
     (copy / RESULTS).write_text(text)
-    split = load_karpathy(copy)
+    split = load("train", copy, "flickr30k")
     assert [example.captions for example in split.examples] == [("One .", "Two tabs .")]
     assert split.skipped[1] == ("a.jpg", f"no captions in {RESULTS}")
-    (copy / RESULTS).write_text(text + "b.jpg no tab\n")
-    with pytest.raises(DataError, match=f"{RESULTS}, line 3: expected NAME.jpg#K<TAB>capt"):
-        load_karpathy(copy)
 
 
 def test_a_missing_file_or_split_is_an_error(copy):
@@ -197,22 +152,15 @@ def test_a_missing_file_or_split_is_an_error(copy):
     content["images"] = [image for image in content["images"] if image["split"] != "test"]
     path.write_text(json.dumps(content))
     with pytest.raises(DataError, match=f"{path.name} names no image of the test split"):
-        load_karpathy(copy, "test")
+        load("test", copy, "flickr30k")
     path.unlink()
     with pytest.raises(DataError, match=f"is not a Flickr.*Missing: {JSON}. Found: flickr30k-i"):
-        load_karpathy(copy)
-
-
-def test_flickr30k_defaults_to_karpathys_splits_and_has_no_official_ones(copy):
-    (copy / "flickr30k-images").rename(copy / "flickr30k_images")
-    assert len(load_split(DataConfig("flickr30k"), "train", copy)) == 2
-    with pytest.raises(ValueError, match="`--data.splits`.*Flickr30k has no official splits"):
-        load_split(DataConfig("flickr30k", splits="official"), "train", copy)
+        load("train", copy, "flickr30k")
 
 
 def test_the_real_flickr8k_loads_whole(real_data):
     folder = real_data / "data" / "flickr8k"
-    train, dev = (load_split(DataConfig("flickr8k"), split, folder) for split in ("train", "dev"))
+    train, dev = (load(split, folder) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (5999, 1000)
     assert not train.skipped and not dev.skipped
     assert {len(example.captions) for example in train.examples + dev.examples} == {5}

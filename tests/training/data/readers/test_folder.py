@@ -8,30 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import sat_tf
-from tests.training.data.own_images import (
-    CORRUPT,
-    GERMAN,
-    encoded,
-    photograph,
-    write_csv,
-    write_files,
-)
 from tests.training.data.readers.folders import load
-from tests.training.small_runs import report_of, scenes_encoder
 from training.data.config import parse_places
 from training.data.examples import DataError
 from training.data.readers import load_split
 from training.data.readers.splits import EXACT_BELOW, choose_places, hashed_split
 from training.run.config import DataConfig
-from training.train import main
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
-BROKEN, MISSING = "Bilder 1/kaputt.jpg", "Bilder 1/fehlt.jpg"
-GERMAN_SPLITS = ["train"] * 7 + ["dev"] * 3
-# In sub-folders, with blanks and umlauts; the sixth is corrupt, the seventh missing.
-GERMAN_NAMES = [f"Bilder {n % 2}/Tür {n}.{'png' if n % 3 else 'jpg'}" for n in range(8)]
-GERMAN_NAMES[5:5] = [BROKEN, MISSING]
 
 
 @pytest.fixture
@@ -341,38 +325,3 @@ def test_keys_of_other_data_sets_are_errors():
     for key in ("captions", "image_dir"):
         with pytest.raises(ValueError, match=f"`--data.{key}`.*for scenes.* to folder, got 'x'"):
             DataConfig(**{key: "x"})
-
-
-def write_german(folder: Path) -> None:
-    """Images, and a CSV with three captions for each."""
-    files = {BROKEN: CORRUPT, MISSING: None}
-    for n, name in enumerate(GERMAN_NAMES):
-        kind = "PNG" if name.endswith("png") else "JPEG"
-        files.setdefault(name, encoded(photograph(n, grey=n == 0), kind))
-    # Stored decomposed, as some systems do; the caption file writes umlauts composed.
-    write_files(folder, {unicodedata.normalize("NFD", name): files[name] for name in GERMAN_NAMES})
-    named = zip(GERMAN_NAMES, GERMAN_SPLITS, strict=True)
-    rows = [(name, text, split) for name, split in named for text in GERMAN[:3]]
-    write_csv(folder, rows, "image,caption,split")
-
-
-def test_a_folder_trains_evaluates_and_captions(tmp_path, tiny, capsys, unvalidated):
-    folder, run = tmp_path / "data", tmp_path / "run"
-    write_german(folder)
-    places = ("--data-dir", str(folder), "--cache-dir", str(tmp_path / "cache"))
-    small = (*scenes_encoder(tmp_path), "--data.min_count", "1", "--run-dir", str(run))
-    assert main([*tiny, "--recipe", "folder_soft", *small, *places, "--data.language", "de"]) == 0
-    said = capsys.readouterr().out
-
-    skipped = json.loads((run / "skipped_train.json").read_text("utf-8"))
-    assert set(skipped) == {BROKEN, MISSING}
-    assert "2 images of the train split" in said
-    assert not (run / "skipped_dev.json").exists()
-    assert "5 images with 18 captions to train on, 3 dev images, " in said
-    report = report_of(run / "evaluation" / "dev")
-    assert report["images"] == 3 and "|tok:simple-" in report["signature"]
-
-    captioner = sat_tf.load(run)
-    assert {"großer", "läuft", "straßen"} <= set(captioner.vocabulary.words)
-    caption = captioner.caption(folder / unicodedata.normalize("NFD", GERMAN_NAMES[-1]))
-    assert caption.text == " ".join(caption.words)
