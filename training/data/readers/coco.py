@@ -32,6 +32,7 @@ from training.data.readers.records import (
     fail,
     finished,
     name_in,
+    refuse_kinds,
     shown_names,
 )
 
@@ -165,8 +166,9 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> CaptionFile:
         name = name_in(_value(path, place, image, key), path, place)
         texts = captions[number], blank[number]
         records.append(_record(place, name, *texts, image, number))
+    _refuse_twice(path, records)
     told = f"{rejected} captions marked {' or '.join(REJECTED)} are left out."
-    notes, unclear = _others(content["images"], content["annotations"])
+    notes, unclear = _others(path, content["images"], content["annotations"])
     return finished(path, records, notes + [told] * bool(rejected), unclear)
 
 
@@ -189,7 +191,8 @@ def read_karpathy(path: Path, content: Mapping[str, Any]) -> CaptionFile:
             blank += missing
         number = image.get("cocoid", image.get("imgid"))
         records.append(_record(place, name, texts, blank, image, number))
-    return finished(path, records, *_others(content["images"]))
+    _refuse_twice(path, records)
+    return finished(path, records, *_others(path, content["images"]))
 
 
 def _record(
@@ -199,9 +202,19 @@ def _record(
     return Record(name, tuple(texts), place, image.get("split"), group, blank, number)
 
 
-def _others(*lists: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
+def _refuse_twice(path: Path, records: Sequence[Record]) -> None:
+    first: dict[str, str] = {}
+    for record in records:
+        if (place := first.setdefault(record.image, record.place)) != record.place:
+            way = "write the folders of both in their names"
+            fail(path, record.place, f"the name {record.image!r} is that of {place}, too; {way}")
+
+
+def _others(path: Path, *lists: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
     """Returns a note on keys that are not read, and a question if one may name the splits."""
     others = {key: None for entries in lists for one in entries for key in one if key not in _KNOWN}
+    for key in others:
+        refuse_kinds(path, key, (one.get(key) for entries in lists for one in entries))
     splits = [key for key in others if are_splits(image.get(key) for image in lists[0])]
     notes = [f"keys that are not read: {shown_names([*others])}."] if others else []
     asked = f"does the key {splits[0]} hold the splits? If so, call it split" if splits else ""

@@ -239,7 +239,6 @@ def _merge(image: Image, record: Record, split: str | None, where: str) -> None:
     for kind, mine, theirs in (
         ("is in the split", image.split, split),
         ("is in the group", image.group, record.group),
-        ("has the number", image.identifier, record.identifier or image.identifier),
     ):
         if mine != theirs:
             two = f"{theirs or 'none'} here and {mine or 'none'} before ({image.place})"

@@ -35,9 +35,13 @@ _WRITTEN = re.compile(
 )
 _DOUBTS = (  # pattern, share of the captions from which on it is an error, what is seen, the way
     (
-        re.compile(r"</?[a-z|][^<>]*>|\[(?:cls|sep|pad|unk)\]|\b(?:start|end)seq\b|\||###", re.I),
+        re.compile(
+            r"</?[a-z|][^<>]*>|\[(?:cls|sep|pad|unk)\]|\b(?:start|end)seq\b|\||###| // "
+            r"|\\(?:[nrt]|[ux][0-9a-f]{2})|^\W?1[.):] .* \W?2[.):] ",
+            re.I,
+        ),
         0.2,
-        "have a mark such as <start>, <p>, | or ### inside",
+        r"have a mark such as <start>, <p>, |, \n or 1. and 2. inside",
         "write the text alone, and several captions of an image as rows of their own",
     ),
     (
@@ -54,6 +58,7 @@ _DOUBTS = (  # pattern, share of the captions from which on it is an error, what
         "write the text itself",
     ),
 )
+_KINDS = ("lang", "language", "locale", "tag", "attribute", "question", "field", "task", "prompt")
 _LISTS, _LETTERS = 0.9, 20  # share of lists of words; letters of a word
 _SAMPLE = 10_000  # captions, evenly spread, in which doubts are looked for
 
@@ -180,6 +185,19 @@ def are_splits(values: Iterable[Any]) -> bool:
         SPLIT_WORDS.get(value.strip().lower()) if type(value) is str else 0 for value in values
     }
     return "train" in found and len(found) > 1 and found <= {*SPLITS}
+
+
+def refuse_kinds(path: Path, column: str, values: Iterable[Any]) -> None:
+    """Checks that a column that is not read does not tell captions from other texts.
+
+    Raises:
+        DataError: It has a name such as lang or question, and several values.
+    """
+    found = [*dict.fromkeys(str(value) for value in values if value not in (None, ""))]
+    if column.strip().lower() in _KINDS and len(found) > 1:
+        kinds = " and ".join(map(repr, found[:2]))
+        way = f"keep those of one, or remove {column} if all are captions"
+        fail(path, column, f"the texts are of several kinds, such as {kinds}; {way} ({RECIPES})")
 
 
 def name_in(value: Any, path: Path, place: str) -> str:

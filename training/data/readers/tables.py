@@ -34,6 +34,7 @@ from training.data.readers.records import (
     other_form,
     parse_json,
     read_text,
+    refuse_kinds,
     shown_names,
 )
 
@@ -44,6 +45,7 @@ ROLES = {
     "group": ("group",),
 }
 """Role -> names of the columns that have it."""
+_NAMES = {name for names in ROLES.values() for name in names}
 
 Columns = Mapping[str, tuple[str, ...]]
 """Role -> the columns that the user gives for it, by name or number."""
@@ -78,11 +80,10 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     if not start.strip():
         raise OtherFormError(f"{path} is empty.")
     given = {name for of in columns.values() for name in of}
-    words = {word for of in ROLES.values() for word in of}
 
     def fit(delimiter: str) -> tuple[int, int]:
         cells = [cell.strip().strip('"') for cell in start.split(delimiter)]
-        return sum({cell, cell.lower()} & (given | words) != set() for cell in cells), len(cells)
+        return sum({cell, cell.lower()} & (given | _NAMES) != set() for cell in cells), len(cells)
 
     delimiter = max(_DELIMITERS, key=fit)
     if separator := _SEPARATOR.match(start.rstrip("\r")):
@@ -93,7 +94,7 @@ def read_csv(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
     names = [name.strip() for name in rows[0][1]]
     while names and not names[-1]:  # of separators at the ends of lines
         names.pop()
-    own = {name.lower() for name in names} & words
+    own = {name.lower() for name in names} & _NAMES
     if any(map(is_image_name, names)) or (not own and not known.isdisjoint(names)):
         if not given or not all(map(str.isdecimal, given)):
             line, cells = rows[0]
@@ -276,6 +277,8 @@ def _read(
     chosen = choose(path, names, rows, columns, known)
     used = {chosen.image, *chosen.captions, chosen.split, chosen.group}
     others = [at for at, name in enumerate(names) if at not in used and name]
+    for at in others:
+        refuse_kinds(path, names[at], (cells[at] for _, cells in rows))
     unclear = ""
     if splits := [at for at in others if are_splits(cells[at] for _, cells in rows)]:
         roles = {"image": (chosen.image,), "caption": chosen.captions, "split": splits[:1]}
@@ -290,16 +293,18 @@ def _read(
 def _joined(path: Path, names: Sequence[str], rows: Rows, chosen: Chosen) -> list[str]:
     """Checks that cells of a column such as "captions" do not hold several; returns a note."""
     notes = []
-    for index, mark in ((index, mark) for index in chosen.captions for mark in (";", "\n")):
+    marks = ((index, mark) for index in chosen.captions for mark in (";", "\n", "\t"))
+    for index, mark in marks:
         cells = [(place, row[index]) for place, row in rows if isinstance(row[index], str)]
         joined = [(place, cell) for place, cell in cells if mark in cell.strip()]
-        if joined and names[index].lower().endswith("s") and 2 * len(joined) >= len(rows):
+        many = joined and 2 * len(joined) >= len(rows)
+        if many and names[index].lower().endswith("s"):
             place, cell = joined[0]
             found = f"several captions in one cell, with {mark!r} between: {cell[:60]!r}"
             way = f"write a row for each caption ({RECIPES}), or call the column caption"
             fail(path, place, f"{found}; {way}")
-        if joined and mark == "\n":
-            notes.append(f"{len(joined)} captions have line breaks, read as spaces.")
+        if many or (joined and mark != ";"):
+            notes.append(f"{len(joined)} captions have {mark!r} inside, read as one caption each.")
     return notes
 
 
@@ -341,16 +346,23 @@ def choose(
             found[role] = tuple(numbers[name] for name in columns[role])
             continue
         found[role] = tuple(index for index, name in enumerate(plain) if name in words)
+        if role == "caption" and {plain[at] for at in found[role]} in ({"text"}, {"sentence"}):
+            others = (at for at in range(len(names)) if plain[at] not in _NAMES)
+            found[role] += tuple(at for at in others if _length(_cells(rows, at)) >= _SHORT)
         if role == "image" and len(found[role]) > 1:  # an id next to a name
             found[role] = tuple(index for index in found[role] if plain[index] != "image_id")
     several = {role for role, of in found.items() if len(of) > 1}
     several -= {"caption"} & columns.keys()
     unclear = several | {role for role in ("image", "caption") if not found[role]}
     if unclear:
-        cells = [[row[at] for _, row in rows[:_SAMPLE]] for at in range(len(names))]
+        cells = [_cells(rows, at) for at in range(len(names))]
         raise _which(path, names, cells, found, [role for role in ROLES if role in unclear], known)
     first = {role: next(iter(of), None) for role, of in found.items()}
     return Chosen(first["image"], found["caption"], first["split"], first["group"])
+
+
+def _cells(rows: Rows, column: int) -> Sequence[Any]:
+    return [row[column] for _, row in rows[:_SAMPLE]]
 
 
 # Suggestions.

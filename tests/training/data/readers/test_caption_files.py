@@ -89,6 +89,18 @@ REFUSED = {
         {"c.csv": f"image,caption,text\na.jpg,{A},x\nb.jpg,{B},y\n"},
         "which column holds the caption.*`--data.columns image=image,caption=caption`",
     ),
+    "a text that need not be the caption": (
+        {"c.csv": f"image,text,description\na.jpg,STOP,{A}\n"},
+        "`--data.columns image=image,caption=description`",
+    ),
+    "texts of several kinds": (
+        {"c.csv": f"image,caption,lang\na.jpg,{A},en\na.jpg,ein Ball,de\n"},
+        "lang: the texts are of several kinds, such as 'en' and 'de'; keep those of one",
+    ),
+    "a numbered list in a cell": (
+        {"c.csv": f"image,caption\na.jpg,1. {A} 2. {B}\n"},
+        "1 of 1 captions have a mark such as .* 1. and 2. inside",
+    ),
     "numbered captions": (
         {"c.csv": f"image,caption_1,caption_2\na.jpg,{A},{B}\n"},
         "`--data.columns image=image,caption=caption_1,caption=caption_2`",
@@ -197,7 +209,7 @@ REFUSED = {
     ),
     "one name of two images of COCO": (
         {"c.json": COCO | {"images": [{"id": n, "file_name": "a.jpg"} for n in (7, 8)]}},
-        r"images\[1\]: 'a.jpg' has the number 8 here and 7 before",
+        r"images\[1\]: the name 'a.jpg' is that of images.0., too",
     ),
     "half a character": ({"c.json": [{"image": "a.jpg", "caption": "\ud83d x"}]}, "half a char"),
     "an image in the text": (
