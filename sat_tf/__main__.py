@@ -1,4 +1,4 @@
-"""The command `sat-tf`: runs one of the commands of `training` and `serving` by its name."""
+"""The command `sat-tf`: runs a command of `training` or `serving` by name."""
 
 from __future__ import annotations
 

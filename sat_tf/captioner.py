@@ -197,7 +197,7 @@ class Captioner(TrainableModel):
             seed: int32 `[2]`, for hard attention that samples; None is `[0, 0]`.
 
         Returns:
-            The step function; its first state; and what it reads of the images, a dictionary of
+            The step function; its first state; and the tensors of the images, a dictionary of
             `[B, ...]`. The step takes this dictionary, or that of some of the images, as its third
             argument.
         """

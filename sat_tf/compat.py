@@ -1,6 +1,6 @@
 """Private names of Keras 3.15 and TensorFlow 2.21 that the project depends on, each in one place.
 
-`tests/sat_tf/test_compat.py` names the one that a new version breaks. `default_policy`, beside
+`tests/sat_tf/test_compat.py` names the one that a new version breaks. `default_policy`, next to
 them, is of public names alone.
 """
 
@@ -13,7 +13,7 @@ import keras
 
 
 class BuildsBeforeFit:
-    """Mixin for a `keras.Model` whose `fit` calls `build_before_fit` in place of a symbolic build.
+    """Mixin for a `keras.Model`: `fit` calls `build_before_fit` in place of a symbolic build.
 
     Keras learns shapes from the first batch; under a strategy it averages those of the devices,
     which fails if they are uneven.

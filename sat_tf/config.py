@@ -47,7 +47,7 @@ def weights_files(weights: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The convolutional network whose lower layer gives the annotations `a_1 ... a_L`."""
+    """The convolutional network; a lower layer gives the annotations `a_1 ... a_L`."""
 
     name: str = SCENES_CNN
     """Backbone: `scenes_cnn`, a keras.applications model (vgg19, resnet50, mobilenet_v2, ...) or
@@ -94,7 +94,7 @@ class DecoderConfig:
     bottleneck_dim: Size | None = None
     """Width of a ReLU layer between annotations and decoder; None for none, as in the paper."""
     gate: bool = True
-    """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
+    """Multiply the context by a gating scalar, beta (Sec. 4.2.1)."""
     annotation_dropout: Fraction = 0.0
     """Dropout on the annotations."""
     initial_dropout: Fraction = 0.0
@@ -132,7 +132,7 @@ class Preset:
     switch_per_minibatch: bool = False
     """Draw the expectation switch once per minibatch instead of once per image."""
     reward_per_word: bool = False
-    """Divide the reward log p by the caption's number of words."""
+    """Divide the reward log p by the number of words."""
     times_batch: bool = False
     """The two weights grow with the batch: the code divides the likelihood by B, not them."""
 
@@ -234,7 +234,7 @@ class SearchConfig:
     """Length normalisation p: scores are log p(caption) / length^p; 0 ranks by log p(caption), as
     the released code does."""
     consensus: Annotated[float, Range(0, 1e6)] = 0.0
-    """Above 0, hypotheses are ranked by what they have in common, with weights exp(consensus *
+    """Above 0, hypotheses are ranked by their similarity, with weights exp(consensus *
     score); best with a beam of 10 or more. 0 ranks by score."""
     max_length: Annotated[int, Range(1, 1000)] = 30
     """The most words of a caption."""
@@ -266,7 +266,7 @@ class SearchFlags:
     length_power: NonNegative | None = None
     """Length normalisation: scores are log p / length^power; the run's own by default."""
     consensus: NonNegative | None = None
-    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
+    """Above 0, hypotheses are ranked by their similarity; the run's own by default."""
     max_length: PositiveInt | None = None
     """The most words of a caption; the run's own by default."""
     min_length: NonNegativeInt | None = None
@@ -279,7 +279,7 @@ class SearchFlags:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def over(self, search: SearchConfig) -> SearchConfig:
-        """Returns a search with the given settings in place of its own."""
+        """Returns a search with the given settings replaced."""
         return dataclasses.replace(search, **self.given())
 
 

@@ -104,7 +104,7 @@ def dropout(
         inputs: Any shape, floating.
         rate: Share dropped, in [0, 1).
         seed: int32 `[2]`; None, at inference, returns the inputs.
-        salt: Tells apart the masks made from the same seed.
+        salt: Distinguishes masks made from the same seed.
         shared_axis: Axis along which all have one mask; None for no axis.
 
     Returns:

@@ -43,7 +43,7 @@ class Hypotheses(NamedTuple):
             unless captions are ranked by consensus.
         word_log_probs: float32 `[B, K, T]`, nats, the terms of `log_probs`: one for each word and
             one for `END`, then zeros.
-        auxiliary: Nest of `[B, K, T, ...]`, what `step` returned beside each word, along the
+        auxiliary: Nest of `[B, K, T, ...]`, the step's other outputs for each word, along the
             caption's own ancestry; zero at positions `>= lengths`.
     """
 
@@ -84,8 +84,8 @@ def beam_search(
     Args:
         step: `(tokens [N] int32, state) -> (log_probs [N, V], state, auxiliary)`, V static. At the
             first word `N = B`, since all prefixes of an image are the same; then `N = B * beam`,
-            row `b * beam + k` being prefix k of image `b`. A token whose log-probability (nats) is
-            not finite is never taken, nor a caption whose sum is below `FLOOR`. State and
+            row `b * beam + k` being prefix k of image `b`. A token with a log-probability (nats)
+            that is not finite is never taken, nor a caption with a sum below `FLOOR`. State and
             auxiliary are nests of `[N, ...]`; only the first axis of the state may change. Rows
             not in use are stepped too and ignored.
         state: Nest of `[B, ...]`, reordered at every step. Values that no step changes
@@ -93,8 +93,8 @@ def beam_search(
         batch_size: `B`, an int or a scalar tensor.
         beam: `K`, prefixes kept per image, and captions returned.
         max_length: The most words of a caption.
-        length_power: `p` in `score = log_prob / length ** p`; 0 ranks by the sum.
-        consensus: If above 0, the captions found are ranked by what they have in common, each
+        length_power: `p` in `score = log_prob / length ** p`; 0 ranks by sum.
+        consensus: If above 0, the captions found are ranked by their similarity, each
             with weight `exp(consensus * score)`; see `expected_similarity`.
         forbidden: Token ids that are never generated.
         min_length: The fewest words of a caption.
@@ -111,7 +111,7 @@ def beam_search(
         ValueError: An argument is out of range, or `step` drops or adds state.
 
     References:
-        Xu et al. (2015), arXiv:1502.03044, whose code searches with a shrinking beam;
+        Xu et al. (2015), arXiv:1502.03044 (its code searches with a shrinking beam);
         Wu et al. (2016), arXiv:1609.08144, for the power of the length.
     """
     rules = make_rules(beam, max_length, length_power, forbidden, min_length)
@@ -131,7 +131,7 @@ def beam_search(
 
 
 def _without_repeats(step: Step, n: int) -> Step:
-    """Bars tokens that would repeat an n-gram of their own prefix.
+    """Bars tokens that would repeat an n-gram of the prefix.
 
     The state also holds each prefix, int32 `[N, max_length]`: right-aligned, -1 before it.
     """
@@ -336,7 +336,7 @@ def _drop_ended(carry: _Carry, beam: int) -> _Carry:
 
 
 def _scatter_images(written: Nest, images: tf.Tensor, batch_size, beam: int) -> Nest:
-    """Puts what was written for some images `[S, P, ...]` in its place among all `[S, B, ...]`."""
+    """Puts values of some images `[S, P, ...]` in their places among all `[S, B, ...]`."""
     count = tf.size(images)
     missing = tf.fill([batch_size], count)
     places = tf.tensor_scatter_nd_update(missing, images[:, tf.newaxis], tf.range(count))

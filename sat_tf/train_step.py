@@ -30,7 +30,7 @@ class Terms(NamedTuple):
     loss: tf.Tensor
     """Scalar: the mean over this replica's examples. A step descends its gradient."""
     means: Means
-    """Logged beside the loss, as running means with these weights."""
+    """Logged with the loss, as running means with these weights."""
     mean_return: tf.Tensor | None = None
     """Scalar over all replicas, from which a moving-average baseline learns; None without one."""
 
@@ -65,7 +65,7 @@ def weighted(values: Mapping[str, tf.Tensor], weight: tf.Tensor) -> Means:
 
 
 def _of_dictionaries(method: Callable) -> Callable:
-    """Refuses targets and weights, which Keras would drop beside a dictionary."""
+    """Refuses targets and weights, which Keras would drop next to a dictionary."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
@@ -84,7 +84,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
 
     A subclass builds all its layers in its constructor, sets `built`, and sets `objective` to
     the one it is trained by unless `compile` is given another. Batches are dictionaries of
-    tensors with one row per example; targets or weights beside them are a `ValueError`. `evaluate`
+    tensors with one row per example; further targets or weights are a `ValueError`. `evaluate`
     needs `test_means`.
     """
 
@@ -102,7 +102,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
-        """Weights whose gradient is clipped by its own norm: those of a learned baseline."""
+        """Weights with a gradient that is clipped alone: those of a learned baseline."""
         return [] if self.baseline is None else self.baseline.trainable_variables
 
     def compile(
@@ -305,7 +305,7 @@ def apply_gradients(
             replicas; any other Keras optimiser sums over them itself.
         pairs: Gradients of this replica's share of the loss, with their variables.
         clip_norm: Largest global norm; 0 does not clip.
-        separately_clipped: Variables clipped by the norm of their own gradients. The error of a
+        separately_clipped: Variables clipped by a norm of their gradients alone. The error of a
             learned baseline, in squared nats, would otherwise take most of the norm.
 
     Returns:
@@ -374,10 +374,10 @@ def worker_function(
 
 
 def _inputs_alone(batch: Batch | tuple) -> Batch:
-    """Returns the dictionary of a batch, of which Keras may have made a tuple.
+    """Returns the dictionary of a batch, which Keras may have turned into a tuple.
 
     Raises:
-        ValueError: There are targets or weights beside it.
+        ValueError: The batch also has targets or weights.
     """
     inputs, *others = keras.utils.unpack_x_y_sample_weight(batch)
     if any(other is not None for other in others):

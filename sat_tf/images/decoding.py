@@ -132,7 +132,7 @@ def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:
     Args:
         image: `[height, width, 3]`, values 0 to 255.
         size: Side of the result, pixels.
-        policy: "crop" scales the centred square whose side is the image's short side;
+        policy: "crop" scales the centred square of the image's short side;
             "squash" scales the whole image and so changes its proportions.
 
     Returns:

@@ -29,7 +29,7 @@ _AVIF_BRANDS = (b"avif", b"avis")
 
 
 def read_upright(image: bytes | str | Path) -> bytes:
-    """Reads an image file as the graph decodes it: a JPEG or PNG, turned upright by its EXIF.
+    """Reads an image file as the graph decodes it: a JPEG or PNG, turned upright by EXIF.
 
     Returns:
         The file itself if it is an upright JPEG or PNG, or a damaged one, which the decoder names.
@@ -58,7 +58,7 @@ def read_upright(image: bytes | str | Path) -> bytes:
 
 
 def decode(content: bytes) -> Image.Image:
-    """Decodes an image file to RGB, turned upright by its EXIF: the first frame of an animation.
+    """Decodes an image file to RGB, turned upright by EXIF: the first frame of an animation.
 
     Raises:
         ValueError: It cannot be read, or has too many pixels or scans.
@@ -142,7 +142,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
 
 
 def centred_square(height: int, width: int) -> tuple[int, int, int]:
-    """Returns the centred square whose side is the image's short side: the policy `crop`.
+    """Returns the centred square of the image's short side: the policy `crop`.
 
     Returns:
         Its top, left and side, pixels; an odd pixel is left over at the bottom or right.
@@ -190,7 +190,7 @@ def resize(image: Image.Image, size: int, policy: str) -> np.ndarray:
 
 
 def read_pixels(image: ImageInput, size: int, policy: str) -> np.ndarray:
-    """Reads an image as the encoder sees it, a photograph turned upright by its EXIF.
+    """Reads an image as the encoder sees it, a photograph turned upright by EXIF.
 
     Args:
         image: Path of a file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow.

@@ -71,7 +71,7 @@ class Arguments:
     html: Path | None = None
     """File of a page with a viewer of all images; none is written by default."""
     csv: Path | None = None
-    """File with a row for each image, written as it goes: file, caption, confidence, familiarity,
+    """File with a row for each image, written live: file, caption, confidence, familiarity,
     alternatives."""
     write_txt: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write the caption of NAME.jpg to NAME.txt next to it, where the recipe `folder` reads it."""
@@ -193,7 +193,7 @@ def _print(
 
 @contextmanager
 def _csv(path: Path | None) -> Iterator[Any]:
-    """Yields a writer of rows, each of which is in the file at once; None without a file."""
+    """Yields a writer of rows, which are in the file at once; None without a file."""
     if path is None:
         yield None
         return
@@ -225,7 +225,7 @@ def chosen_locations(
 ) -> np.ndarray | None:
     """Returns the location that hard attention chose for each word of a caption, int `[T]`.
 
-    A drawn location is recovered by its log-probability: teacher forcing draws those of a search
+    A drawn location is recovered from the log-probability: teacher forcing draws those of a search
     with a beam of 1 again.
 
     Args:

@@ -74,8 +74,8 @@ class TrainedCaptioner:
 
         Args:
             image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`; or a
-                list of them. A photograph is turned upright by its EXIF first.
-            search: All settings of the search; by default the run's, of which
+                list of them. A photograph is turned upright by EXIF first.
+            search: All settings of the search; by default the run's;
                 `dataclasses.replace(captioner.config.search, beam=1)` changes one.
 
         Returns:
@@ -193,7 +193,7 @@ class TrainedCaptioner:
     def beams(
         self, pixels: Sequence[np.ndarray], search: SearchConfig, most: int | None = None
     ) -> list[list[Caption]]:
-        """Captions images by the encoder's input; see `pixels`.
+        """Captions images from the encoder's input; see `pixels`.
 
         Args:
             pixels: The images.
@@ -217,7 +217,7 @@ class TrainedCaptioner:
 def read_ahead(items: Iterable[Item], read: Callable[[Item], Read]) -> Iterator[Read]:
     """Yields `read(item)` of each item in turn; another thread reads up to two items more.
 
-    Items are taken one by one, in the caller's thread. What `read` raises comes in its turn.
+    Items are taken one by one, in the caller's thread. What `read` raises is raised in turn.
     """
     reader = ThreadPoolExecutor(1)
     waiting: deque[Future[Read]] = deque()
@@ -233,7 +233,7 @@ def read_ahead(items: Iterable[Item], read: Callable[[Item], Read]) -> Iterator[
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
-    """Replaces each folder by the image files in it and in folders below, sorted by name.
+    """Replaces each folder with the image files in it and in folders below, sorted by name.
 
     Hidden ones and figures of earlier captions are left out.
 
@@ -259,7 +259,7 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def try_decode(path: Path) -> Image.Image | ValueError:
-    """Decodes an image file, upright; or returns what is wrong with it."""
+    """Decodes an image file, upright; or returns the fault."""
     try:
         return decode(read_content(path))
     except ValueError as error:

@@ -33,11 +33,11 @@ class Caption:
         beta: `[T]`, gate of each word; None without attention.
         alternatives: The other hypotheses of the beam, best first: (text, score). The order is
             that of consensus if the search ranks by it.
-        image: uint8 `[S, S, 3]`, the image as the encoder saw it, all of which the maps cover; None
+        image: uint8 `[S, S, 3]`, the image as the encoder saw it, covered by the maps; None
             if annotations were captioned.
         language: Code of the caption's language; empty if it is not known.
         tokens: Ids of its tokens, with `END` if it ended by itself.
-        familiarity: Share of the dev images that lie farther from the training images than this
+        familiarity: Share of the dev images that are farther from the training images than this
             one, 0 to 1; None of a captioner that does not know it. Below
             `confidence.UNFAMILIAR`, 2 %, the image is unlike the training data.
         confidence: Chance that every content word is in a reference caption, 0 to 1; None as
@@ -114,7 +114,7 @@ _FEW = 5  # words that a message names
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Caption):
-    """A sentence about one image, as a captioner reads it; see `Caption`, of which it is one.
+    """A sentence about one image, as a captioner reads it; a `Caption`.
 
     Attributes:
         looking: float32 `[T]`, what looking was worth for each word, nats: its log-probability

@@ -40,7 +40,7 @@ Level = Literal["unlike", "usual words", "other words"]
 
 
 class Remark(NamedTuple):
-    """A level and the sentence that tells it; `(None, "")` without familiarity and confidence."""
+    """A level and its sentence; `(None, "")` without familiarity and confidence."""
 
     level: Level | None
     sentence: str
@@ -52,7 +52,7 @@ OTHER_WORDS = "People often describe such a photograph in other words."
 
 
 def remark(familiarity: float | None, confidence: float | None = None) -> Remark:
-    """Returns what to tell about a caption, the same everywhere."""
+    """Returns the remark on a caption, the same everywhere."""
     if familiarity is not None and familiarity < UNFAMILIAR:
         return Remark("unlike", UNLIKE)
     if confidence is None:
@@ -71,13 +71,13 @@ class _Part:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def content(self, weights: Sequence[str] | None = None) -> bytes:
-        """Returns the file, for a copy of the captioner whose weights have these SHA-256."""
+        """Returns the file, for a copy of the captioner with weights of these SHA-256."""
         values = self._values() | {"weights": [*(weights or self.weights)]}
         return (json.dumps(values, allow_nan=False) + "\n").encode()
 
     @classmethod
     def read(cls, path: Path, weights: Sequence[str] | None = None) -> Self:
-        """Reads the file of a captioner whose weights have these SHA-256, if they are given.
+        """Reads the file of a captioner with weights of these SHA-256, if they are given.
 
         Raises:
             RunError: It is damaged, or of other weights.
@@ -103,7 +103,7 @@ class Familiarity(_Part):
 
     A Gaussian that keeps its covariance along k principal directions, and one variance for all
     others. The distance of an image is the squared one of Mahalanobis, its familiarity the share
-    of M dev images and one more that lie farther: with r dev images nearer, 1 - r / (M + 1). A new
+    of M dev images and one more that are farther: with r dev images nearer, 1 - r / (M + 1). A new
     image of the same kind is as likely at each of the M + 1 positions, so at most 2 % fall below
     `UNFAMILIAR`, and with fewer than 50 dev images none can.
 
@@ -178,13 +178,13 @@ class Confidence(_Part):
     """Chance that every content word of a caption is in a reference, as `Meteor.grounded` judges.
 
     `sigmoid(bias + slopes . x) min(familiarity / UNFAMILIAR, 1)` of x: log p of the caption, nats;
-    its tokens; log of its share of the beam, by the scores; and familiarity.
+    its tokens; log of its share of the beam's scores; and familiarity.
 
     Attributes:
         bias: The constant.
         slopes: The four weights.
-        search: The search whose captions it is of.
-        figures: What it is worth on images that did not fit it, by cross-validation.
+        search: The search that made the captions.
+        figures: Its quality on images that did not fit it, by cross-validation.
         weights: SHA-256 of the files of weights that wrote the captions.
     """
 
@@ -273,7 +273,7 @@ def caption_evidence(caption: Caption) -> list[float]:
 
 
 def read_limits(run_dir: Path, weights_sha256: str | None) -> Limits:
-    """Reads the limits of a run, whose weights have this SHA-256, or of a published captioner.
+    """Reads the limits of a run with weights of this SHA-256, or of a published captioner.
 
     Raises:
         RunError: A file is damaged, or of other weights.

@@ -46,7 +46,7 @@ FONTS = (
 _CJK = {"ja": 0, "ko": 1, "zh": 2, "hant": 3, "tw": 3, "yue": 4, "hk": 4}
 """Place in Noto's collection of the font that draws Chinese characters as a language does."""
 _SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
-"""Languages that letters suggest, by the first word of their Unicode names."""
+"""Languages that letters suggest: first word of Unicode names -> code."""
 _RIGHT_TO_LEFT = re.compile(  # as viewer.js has it
     "^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|"
     "fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)"
@@ -82,7 +82,7 @@ def attention_figure(
     """Draws the image, then one tile per word with the attention that predicted it.
 
     A tile is a dark grey copy of the image, lit up in its own colours, with a warm tint, where the
-    word's map is high. Maps are enlarged bicubically and scaled by their own maxima, so brightness
+    word's map is high. Maps are enlarged bicubically and scaled to their maxima, so brightness
     cannot be compared between words. Captions written from right to left begin at the right.
 
     Args:
@@ -141,7 +141,7 @@ def attention_frames(
     cell: int = 160,
     **options: Any,
 ) -> list[np.ndarray]:
-    """Draws `attention_figure`, whose arguments it takes, as an animation without gates.
+    """Draws `attention_figure`, with the same arguments, as an animation without gates.
 
     Args:
         **options: `beta` and `chosen`.
@@ -261,7 +261,7 @@ def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options
 
     Args:
         path: The file.
-        image: `[H, W, 3]`, 0 to 255, all of which the maps cover.
+        image: `[H, W, 3]`, 0 to 255, covered by the maps.
         caption: A `Caption`, or that of a server: `text`, `words`, `alpha`, `beta`, `language`.
         **options: The other arguments of `attention_figure`.
 

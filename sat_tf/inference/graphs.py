@@ -31,12 +31,12 @@ Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
 
 
 def make_graphs(captioner: KerasCaptioner, beam: int) -> dict[str, Graph]:
-    """Returns the graphs of a captioner, for a beam of K hypotheses, by their files.
+    """Returns the graphs of a captioner, for a beam of K hypotheses, by file name.
 
     Returns:
         `encoder`: pixels `[1, S, S, 3]`, 0 to 255, to annotations `[1, L, D]`. `start`:
         annotations to hidden and memory `[1, N]` of the LSTM, and what else the steps read. `step`:
-        words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs `[K, V]`, the
+        words int32 `[K]`, hidden and memory `[K, N]` and other inputs, to log_probs `[K, V]`, the
         next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
     """
     model, side = captioner.model, captioner.config.encoder.image_size
@@ -102,7 +102,7 @@ def convert_graphs(
             taken back. None leaves it.
 
     Raises:
-        OSError: There is no room for them.
+        OSError: The disk is full.
         ValueError: The captioner has an operation that LiteRT has not built in, or `photographs`
             are none; or it draws its locations.
     """
@@ -145,7 +145,7 @@ def write_graphs(
         search: The default search of the graphs; None for the captioner's.
 
     Raises:
-        OSError: There is no room for them: the folder has no marker then.
+        OSError: The disk is full; the folder then has no marker.
         ValueError: As `convert_graphs`.
     """
     search = search or captioner.config.search
@@ -190,7 +190,7 @@ def quantised(graph: bytes, images: Iterable[np.ndarray] | None = None) -> bytes
             encoder sees them; None leaves the biases.
 
     Raises:
-        ValueError: There are no images.
+        ValueError: `images` is empty.
     """
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema

@@ -82,7 +82,7 @@ class KerasCaptioner(TrainedCaptioner):
     def beams(
         self, pixels: Sequence[np.ndarray], search: SearchConfig, most: int | None = None
     ) -> list[list[Caption]]:
-        """Captions images by the encoder's input; see `TrainedCaptioner.beams`."""
+        """Captions images from the encoder's input; see `TrainedCaptioner.beams`."""
         if not pixels:
             return []
         found = self._beams(self.annotate(np.stack(pixels)), search)
@@ -105,7 +105,7 @@ class KerasCaptioner(TrainedCaptioner):
     def describe(
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
     ) -> list[Caption]:
-        """Captions images by their annotations `[B, L, D]`."""
+        """Captions images from annotations `[B, L, D]`."""
         return [beam[0] for beam in self._beams(annotations, search)]
 
     def search(
@@ -159,7 +159,7 @@ class KerasCaptioner(TrainedCaptioner):
         )
 
     def read_tokens(self, pixels: np.ndarray, tokens: Sequence[int]) -> WordByWord:
-        """Reads a sentence by the steps of its search, and what each map was worth."""
+        """Reads a sentence by steps of the search, with the gain from each map."""
         model, annotations = self.model, self.annotate(pixels[np.newaxis])
         attends = model.decoder.attends
         step, state, parts = model.search_step(annotations, model.selection)

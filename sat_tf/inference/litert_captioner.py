@@ -108,7 +108,7 @@ class LiteRTCaptioner(TrainedCaptioner):
     def beams(
         self, pixels: Sequence[np.ndarray], search: SearchConfig, most: int | None = None
     ) -> list[list[Caption]]:
-        """Captions images by the encoder's input; see `TrainedCaptioner.beams`.
+        """Captions images from the encoder's input; see `TrainedCaptioner.beams`.
 
         A beam wider than that of the graphs takes several runs of the step per word.
         """
@@ -268,7 +268,7 @@ def write_folder(
         search: The default search; None for the captioner's.
 
     Raises:
-        OSError: There is no room for them: the folder has no marker then.
+        OSError: The disk is full; the folder then has no marker.
     """
     config = dataclasses.replace(captioner.config, search=search or captioner.config.search)
     values, words = to_dict(config), (captioner.vocabulary.to_json() + "\n").encode()

@@ -1,4 +1,4 @@
-"""Graphs that are open in LiteRT, called by the names of their tensors."""
+"""Graphs that are open in LiteRT, called by tensor name."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Encoder:
     """
 
     KEPT = 4
-    """Images whose annotations are kept."""
+    """Images with annotations that are kept."""
 
     _open: weakref.WeakValueDictionary[tuple, Encoder] = weakref.WeakValueDictionary()
     _opening = threading.Lock()
@@ -156,7 +156,7 @@ def _shapes(details: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 def _give_back_pages(path: Path) -> None:
     """Gives back the memory that a graph's file takes: LiteRT has its own copy of the weights.
 
-    What it reads once more is loaded again. Works on Linux alone.
+    Pages that are read once more are loaded again. Works on Linux alone.
     """
     try:
         maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()

@@ -1,6 +1,6 @@
-"""Search over one image in NumPy, by the rules of `sat_tf.search`: beam, then consensus.
+"""Search over one image in NumPy, equal to `sat_tf.search`: beam, then consensus.
 
-Shapes: K hypotheses of the beam, of which the first R are live; V tokens; T most of a caption; H
+Shapes: K hypotheses of the beam, the first R of them live; V tokens; T most of a caption; H
 captions found, at most K.
 """
 
@@ -31,8 +31,8 @@ class Found(NamedTuple):
         totals: float32 `[H, T]`, log-probability up to each token, nats.
         log_probs: float32 `[H]`, log-probability of the caption, its end included, nats.
         scores: float32 `[H]`, `log p / length^p`.
-        auxiliary: `[H, T', ...]` each, what the step returned beside each token: alpha and beta.
-            T' is the number of steps, at most T; what is beside no token is arbitrary.
+        auxiliary: `[H, T', ...]` each, the step's other outputs for each token: alpha and beta.
+            T' is the number of steps, at most T; values without a token are arbitrary.
     """
 
     tokens: np.ndarray
@@ -102,7 +102,7 @@ def _ranked(
     seen: Sequence[Sequence[np.ndarray]],
     search: SearchConfig,
 ) -> Found:
-    """Sorts captions by their score, and collects what the steps returned beside their tokens."""
+    """Sorts captions by score, and collects the steps' outputs for each token."""
     written = np.count_nonzero(tokens != PAD, axis=1)
     lengths = written - (tokens == END).any(axis=1)
     log_probs = totals[np.arange(len(totals)), written - 1]
@@ -139,7 +139,7 @@ def _best(totals: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def rank_by_consensus(found: Found, sharpness: float) -> Found:
-    """Orders captions by their expected similarity to a caption of the image, highest first.
+    """Orders captions by expected similarity to a caption of the image, highest first.
 
     Minimum Bayes risk: `expected_similarity` of `sat_tf.search` for the captions of one image.
     """

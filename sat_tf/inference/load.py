@@ -1,4 +1,4 @@
-"""Loads captioners by the name of a run or of a published model: images in, captions out."""
+"""Loads captioners of runs or published models: images in, captions out."""
 
 from __future__ import annotations
 

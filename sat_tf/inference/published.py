@@ -1,14 +1,14 @@
-"""Folders of models: a marker file says what a folder is, of which version, and hashes its files.
+"""Folders of models: a marker file names kind and version, and hashes the other files.
 
     captioner.json      marker
     config.json, vocabulary.json
     encoder.npz, decoder.npz               weights of a published captioner, and the rest of its
     encoder.graph.npz, start.graph.npz, step.graph.npz                    graphs, see `assembly`
     encoder.tflite, start.tflite, step.tflite   of `RUN/graphs`: graphs alone, see `graphs`
-    familiarity.json, confidence.json      what it knows of its limits
+    familiarity.json, confidence.json      its limits
     README.md                              the card, which is not hashed
 
-Published captioners in one folder share an encoder as `encoder-HASH.npz` beside their own folders.
+Published captioners in one folder share an encoder as `encoder-HASH.npz` next to their folders.
 A run has no marker: it is in training, or may be trained further. Imports no TensorFlow.
 """
 
@@ -260,7 +260,7 @@ def without_weights(folder: Path) -> str:
 
 
 def taught_by(folder: Path) -> list[str]:
-    """Returns what taught a published captioner beside captions, as its marker has it."""
+    """Returns the other teachers of a published captioner, from its marker."""
     return (read_marker(folder).taught_by or {}).get("own", [])
 
 
@@ -281,8 +281,8 @@ def write(
     Args:
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
-        share_encoder: Write what belongs to the encoder beside the folder, for its neighbours.
-        teachers: What taught a captioner beside captions: boxes, captioners, reward.
+        share_encoder: Write the encoder's files next to the folder, for its neighbours.
+        teachers: What taught a captioner other than captions: boxes, captioners, reward.
         **facts: The other attributes of `Marker`.
     """
     folder.mkdir(parents=True, exist_ok=True)

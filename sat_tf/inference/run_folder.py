@@ -1,4 +1,4 @@
-"""Names of the files in a run's folder, and what they say. Imports neither TensorFlow nor Keras."""
+"""Names and contents of the files in a run's folder. Imports neither TensorFlow nor Keras."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class RunFolder:
         "familiarity.json", "Statistics of the training images' annotations, JSON; see `limits`."
     )
     confidence = _file("confidence.json", "Chance of a caption of being right, JSON.")
-    lock = _file(".lock", "File lock, held by the process that trains here.")
+    lock = _file(".lock", "File lock of the process that trains here.")
     checkpoints = _file("checkpoints", "Folder of the last checkpoint.")
     logs = _file("logs", "Folder of TensorBoard's event files.")
     export = _file("export", "Folder of numbered SavedModels.")

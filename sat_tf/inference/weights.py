@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Weights(keras.Model):
-    """The layers of a model whose weights are kept, without optimiser and running means."""
+    """The layers of a model to keep, without optimiser and running means."""
 
     def __init__(self, layers: Mapping[str, keras.layers.Layer]) -> None:
         super().__init__(name="weights")  # written into the file: equal weights, equal bytes
@@ -65,7 +65,7 @@ def load_weights(model: TrainableModel, path: Path) -> str:
     """Reads back what `save_weights` wrote.
 
     Returns:
-        SHA-256 (hexadecimal) of what was read: training may replace the file at any time.
+        SHA-256 (hexadecimal) of the bytes read: training may replace the file at any time.
 
     Raises:
         RunError: The file cannot be read or does not fit the model.
@@ -105,7 +105,7 @@ def _load(model: TrainableModel, file: _MemoryFile, origin: Path) -> None:
 
 
 def weight_arrays(model: TrainableModel) -> dict[str, np.ndarray]:
-    """Returns what `save_weights` writes, by its names: `encoder/...`, `decoder/...`, say."""
+    """Returns the arrays that `save_weights` writes by name, such as `encoder/...`."""
     arrays = {}
 
     def collect(name: str, entry: h5py.Group | h5py.Dataset) -> None:

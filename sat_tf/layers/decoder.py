@@ -41,7 +41,7 @@ class Attended(NamedTuple):
     """True if `annotations` are `[B, L, 4 N + m]`, from `RNNDecoder.project`."""
 
     def of(self, images: tf.Tensor) -> Attended:
-        """Gathers the tensors of images by their numbers, int `[rows]`."""
+        """Gathers the tensors of images by number, int `[rows]`."""
         parts = {name: part for name, part in self._asdict().items() if tf.is_tensor(part)}
         return self._replace(**{name: tf.gather(part, images) for name, part in parts.items()})
 
@@ -79,7 +79,7 @@ class DecoderOutput(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="sat_tf")
 class DenseGradientEmbedding(keras.layers.Embedding):
-    """`keras.layers.Embedding`, whose gradient is one tensor of the table's shape.
+    """`keras.layers.Embedding` with a gradient of one tensor in the table's shape.
 
     Keras' own has a row per occurrence of a word, and Adam, RMSprop and Adagrad square these before
     they sum them: a word that occurs 64 times in a batch would move 8 times as far.

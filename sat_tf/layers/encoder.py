@@ -1,8 +1,8 @@
 """The encoder: a lower convolutional layer of a CNN, read as a set of annotation vectors.
 
 Its backbones are networks by name, cut at a layer, with weights; or several of them. `A+B` puts two
-side by side: each location has the annotations of both. A transformer's patches tell where things
-are, a convolutional network's channels what they are called. Layers and weights are joined as the
+side by side: each location has the annotations of both. A transformer's patches show where things
+are, a convolutional network's channels which they are. Layers and weights are joined as the
 names are: `keras_hub:dinov2_small+mobilenet_v2`, tapped at `stage10+out_relu`.
 """
 
@@ -65,7 +65,7 @@ def scenes_cnn(image_size: int) -> keras.Model:
 class AppendPlace(keras.layers.Layer):
     """Appends row and column of each cell's centre, in [-1, 1]: `[B, h, w, C] -> [B, h, w, C + 2]`.
 
-    A caption says "above" and "left of", which annotations with small receptive fields cannot tell.
+    A caption says "above" and "left of", which annotations with small receptive fields cannot show.
 
     References:
         Liu et al. (2018), "An Intriguing Failing of Convolutional Neural Networks and the
@@ -208,7 +208,7 @@ def freeze_before(network: keras.Model, name: str) -> None:
         name: The first layer that learns.
 
     Raises:
-        ValueError: There is no such layer, or it and those after it have no weights.
+        ValueError: The layer does not exist, or it and those after it have no weights.
     """
     names = [layer.name for layer in network.layers]
     first = names.index(name) if name in names else len(names)
@@ -239,7 +239,7 @@ def load_weights(network: keras.Model, path: str | Path, name: str) -> None:
     """Loads a weights file of Keras, new or legacy.
 
     Raises:
-        ValueError: There is no such file, or it does not fit the network.
+        ValueError: The file does not exist or does not fit the network.
     """
     if path == "imagenet":
         raise _weights_error(path, f"{name} has no ImageNet weights")
@@ -469,7 +469,7 @@ class Encoder(keras.layers.Layer):
 
     @classmethod
     def unloaded(cls, *args: Any, **kwargs: Any) -> Encoder:
-        """Makes an encoder whose weights are loaded later; takes all arguments but `weights`."""
+        """Makes an encoder without its weights, for later; takes all arguments but `weights`."""
         return cls(*args, **kwargs, weights=_LATER)
 
     @classmethod

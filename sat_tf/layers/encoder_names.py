@@ -1,4 +1,4 @@
-"""Encoders by name: what is known of them before Keras, which takes seconds, is loaded; patches.
+"""Encoders by name: facts for use before Keras, which takes seconds, is loaded; patches.
 
 scenes_cnn          our own, for drawn scenes
 vgg19, ...          the networks of `keras.applications`, in snake case
@@ -52,7 +52,7 @@ def check_encoder(config: EncoderConfig) -> None:
     Layers and least sizes of the networks of `keras.applications` are not.
 
     Raises:
-        ValueError: There is no such backbone or layer, or it takes no such image.
+        ValueError: The backbone or layer does not exist, or does not take such an image.
     """
     names = canonical_name(config.name).split(JOIN)
     layers = parts("tap", "layer", config.layer, names) if config.layer else [None] * len(names)
@@ -67,7 +67,7 @@ def canonical_name(name: str) -> str:
     """Returns the snake-case name of a backbone, from it or from Keras' own spelling.
 
     Raises:
-        ValueError: There is no such backbone.
+        ValueError: The backbone does not exist.
     """
     if JOIN in str(name):
         return JOIN.join(map(canonical_name, str(name).split(JOIN)))
@@ -103,7 +103,7 @@ def check_layer(name: str, layer: str | None, argument: str = "tap", key: str = 
     """Checks the layer of a backbone, None for the default; of `keras.applications` does nothing.
 
     Raises:
-        ValueError: There is no such layer.
+        ValueError: The layer does not exist.
     """
     known = _SCENES_LAYERS
     if name.startswith(HUB):
@@ -137,7 +137,7 @@ def parts(argument: str, key: str, value: str, names: list[str]) -> list[str | N
 def applications() -> dict[str, tuple[str, str]]:
     """Returns module and function of each network of `keras.applications`, by snake-case name.
 
-    They are read off the sources of Keras, where every version of Keras 3 names what it exports.
+    They are read off the sources of Keras, where every version of Keras 3 names its exports.
     """
     words = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
     sources = Path(find_spec("keras").submodule_search_locations[0], "src", "applications")
@@ -211,7 +211,7 @@ PRESETS = {
     "clip_vit_large_patch14": _preset("clip", "large", 14, 224),
     "clip_vit_large_patch14_336": _preset("clip", "large", 14, 336),
 }
-"""Patch transformers by the names of KerasHub's presets."""
+"""Patch transformers: KerasHub's preset -> facts."""
 
 
 # --- the networks of KerasHub ---
@@ -239,7 +239,7 @@ def normalise_pixels(name: str, images):
 
 
 def patch_transformer(name: str, image_size: int, layer: str | None = None) -> keras.Model:
-    """A transformer with random weights, whose `load_weights` reads a file of Keras.
+    """A transformer with random weights; `load_weights` reads a file of Keras.
 
     Args:
         name: `keras_hub:PRESET`.
@@ -300,7 +300,7 @@ def original_size(name: str) -> int:
 
 
 def final_norm(backbone: keras.Model, name: str) -> keras.layers.LayerNormalization:
-    """Returns the normalisation whose output the default tap reads."""
+    """Returns the normalisation that the default tap reads."""
     family = _preset_of(name).family
     if family == "vit":
         return backbone.get_layer("vit_encoder").layer_norm
@@ -320,7 +320,7 @@ def tap_patches(backbone: keras.Model, name: str, layer: str | None) -> tuple[ke
         The model, normalised pixels `[B, S, S, 3]` to `[B, h, w, D]`, and the layer's name.
 
     Raises:
-        ValueError: There is no such block.
+        ValueError: The block does not exist.
     """
     import keras
 

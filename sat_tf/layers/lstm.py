@@ -37,7 +37,7 @@ class InitialState(keras.layers.Layer):
     Args:
         hidden_dim: Width N.
         layers: Layers of each MLP: ReLU layers of the annotations' width, then one tanh layer.
-            0 starts from zeros, so that all that is said of an image comes through the context.
+            0 starts from zeros, so that an image is seen through the context alone.
         dropout: Share dropped of the ReLU layers, in [0, 1).
         **kwargs: For `keras.layers.Layer`.
 
@@ -121,11 +121,11 @@ class _SquareDense(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="sat_tf")
 class AttentionLSTMCell(keras.layers.Layer):
-    """LSTM cell whose gates also read the context (eq. 1-3).
+    """LSTM cell with gates that also read the context (eq. 1-3).
 
     `(i, f, o, g) = T (E y[t-1], h[t-1], z[t]); c = f c[t-1] + i g; h = o tanh(c)`
 
-    `keras.layers.RNN` takes it. A loop of your own can project all words at once before it
+    `keras.layers.RNN` takes it. Another loop can project all words at once before it
     (`project_words`), then call `step` with the projections.
 
     Args:

@@ -31,7 +31,7 @@ class Rollout(NamedTuple):
     reward: tf.Tensor
     """Reward at each step, zero on padding; no gradient flows through it."""
     mask: tf.Tensor
-    """1.0 where an action was drawn: not padding, not replaced by its expectation."""
+    """1.0 where an action was drawn: not padding, not replaced by the mean."""
     value: tf.Tensor | None = None
     """Learned baseline f(stop_gradient(h)), or None."""
 
@@ -51,7 +51,7 @@ class Estimator:
     baseline: Baseline = "none"
     """Subtracted from the returns; leave_one_out is VIMCO for the importance-weighted bound."""
     to_go: bool = False
-    """Credit an action with the rewards of its own and later steps only."""
+    """Credit an action with the rewards of its and later steps only."""
 
     def __post_init__(self) -> None:
         for name, names in (("bound", Bound), ("baseline", Baseline)):
@@ -134,9 +134,9 @@ def leave_one_out(returns: tf.Tensor) -> tf.Tensor:
 
 
 def vimco_baseline(reward: tf.Tensor, to_go: bool = False) -> tf.Tensor:
-    """VIMCO baseline: the importance-weighted bound with a stand-in for the sample.
+    """VIMCO baseline: the importance-weighted bound with a substitute for the sample.
 
-    The stand-in's weight is the geometric mean of the other samples' weights. To go, it has the
+    The substitute's weight is the geometric mean of the other samples' weights. To go, it has the
     sample's own rewards before t and the mean of the others' from t on: the action at t cannot
     change the past, so the past belongs in the baseline.
 
@@ -206,7 +206,7 @@ def learning_signal(
 def score_function_loss(
     log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor, sum_samples: bool = False
 ) -> tf.Tensor:
-    """Scalar whose gradient is the REINFORCE estimator (eq. 11-12).
+    """Scalar with the REINFORCE estimator as its gradient (eq. 11-12).
 
     `grad = -mean_{m,b} sum_t mask * stop_grad(advantage) * grad log_prob`
 

@@ -38,7 +38,7 @@ from sat_tf.util.errors import invalid_value
 
 
 class HardObjective(SoftObjective):
-    """Lower bound on the likelihood of a caption whose locations are drawn.
+    """Lower bound on the likelihood of a caption over drawn locations.
 
     `L_s = E[log p(y|s, a)] <= log p(y|a)` (or the importance-weighted bound), its gradient in
     the attention weights by `estimators`, and lambda_e times the entropy of alpha.
@@ -60,7 +60,7 @@ class HardObjective(SoftObjective):
         return (*super().log_names, "reward", "baseline", *ROLLOUT_LOGS)
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
-        """Describes the objective by its effective constants, for the start of a run."""
+        """Describes the objective's effective constants, for the start of a run."""
         preset, estimator = self.preset, self.estimator(float(batch_size))
         baseline = preset.baseline.replace("_", " ")
         if preset.baseline == "moving_average":

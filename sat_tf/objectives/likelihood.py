@@ -1,6 +1,6 @@
 """The likelihood of given captions, with soft attention's penalty (eq. 14), and its terms.
 
-A term is a sum over the words of a caption: a mean over words beside an unscaled penalty would make
+A term is a sum over the words of a caption: a mean over words plus an unscaled penalty would make
 its lambda about T times larger.
 """
 
@@ -90,7 +90,7 @@ class LogLikelihoods(NamedTuple):
     exact: tf.Tensor
     """`log p(y_t | y_<t, a)`."""
     soft: tf.Tensor
-    """The mean of `log p(k | y_<t, a)` over words k, by the soft labels."""
+    """The mean of `log p(k | y_<t, a)` over words k, with soft labels."""
 
 
 def word_mask(targets: tf.Tensor) -> tf.Tensor:
@@ -252,7 +252,7 @@ class SoftObjective:
         return WORD_MEANS + attention + maps
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
-        """Describes the objective by its effective constants, for the start of a run."""
+        """Describes the objective's effective constants, for the start of a run."""
         if self.attention.kind == "none":
             return {}
         return {"doubly stochastic lambda per caption": self.penalty_weight}

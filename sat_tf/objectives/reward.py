@@ -62,7 +62,7 @@ class RewardObjective:
 
     Captions are drawn as the model writes them: hard attention chooses its locations by
     `attention.inference`. If it samples them, a caption's log-probability covers its words and
-    locations, otherwise its words. There is no dropout, so that the model that draws a caption
+    locations, otherwise its words. Dropout is off, so that the model that draws a caption
     is the one that scores it, and no word is drawn that a search may not write (such as <unk>).
     Soft attention keeps its doubly stochastic penalty.
 

@@ -140,7 +140,7 @@ def meteor(
     """Computes METEOR 1.5, 0-100: an alignment of words, their stems, synonyms and paraphrases.
 
     METEOR = F (1 - gamma (chunks / matches)^beta), F the harmonic mean of precision and recall
-    that weighs recall more. The score of all captions comes from their summed counts; it is not
+    that weighs recall more. The score of all captions is that of their summed counts; it is not
     the mean. Tables are those of the installed pycocoevalcap, indexed in a minute at first use.
     Arguments are those of `bleu`.
 

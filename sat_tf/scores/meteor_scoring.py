@@ -1,6 +1,6 @@
 """METEOR 1.5 of captions, as its program computes it, for evaluation and as a reward.
 
-METEOR aligns words by the tables of their language, for English also of synonyms and paraphrases;
+METEOR aligns words by tables of the language, for English also of synonyms and paraphrases;
 languages without any share parameters and match equal words. The score is a formula on counts,
 which can be summed over images.
 """

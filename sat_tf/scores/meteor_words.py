@@ -58,7 +58,7 @@ def longer(phrase: int, word: int) -> int:
 
 
 class MappedLists:
-    """Lists of numbers by a 64-bit key, of `write_lists`, that the system loads by the page."""
+    """Lists of numbers by a 64-bit key, of `write_lists`, that the system loads in pages."""
 
     def __init__(self, folder: Path, name: str) -> None:
         arrays = (np.load(folder / f"{name}_{part}.npy", mmap_mode="r") for part in _PARTS)
@@ -66,7 +66,7 @@ class MappedLists:
         self._keys, self._starts, self._stops, self._values = map(memoryview, arrays)
 
     def get(self, key: int) -> list[int] | None:
-        """Returns the list of a key, None if there is no such key."""
+        """Returns the list of a key, or None."""
         place = bisect.bisect_left(self._keys, key)
         if place == len(self._keys) or self._keys[place] != key:
             return None
@@ -282,7 +282,7 @@ def _keeps_stop(word: str, after: str) -> bool:
 
 
 class Word(NamedTuple):
-    """A word and what it can match.
+    """A word and its possible matches.
 
     Attributes:
         key: Java's hash of it: METEOR takes words with the same for the same.

@@ -93,7 +93,7 @@ class CiderD:
     over orders n = 1..4 and references j; g are tf-idf vectors of n-grams.
 
     Args:
-        images: The captions of each image whose n-grams give the document frequencies, each as
+        images: The captions of each image, for the document frequencies, each as
             `count_grams` of it. Images without captions do not count.
 
     References:
@@ -143,7 +143,7 @@ def _similarity(caption: Vectors, reference: Vectors) -> float:
 def cider_scores(captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
     """Computes the CIDEr of each image, `[N]`, 0-1000, with the frequencies of these references.
 
-    All are NaN where no n-gram tells one image from another.
+    All are NaN where all images have the same n-grams.
 
     References:
         Vedantam et al. (2015), arXiv:1411.5726.

@@ -1,7 +1,7 @@
 """Words of English captions, as Stanford's PTB tokeniser (CoreNLP 3.4.1) finds them.
 
 At each place the longest of its patterns, what has to follow among it, makes the next token; of
-two as long the earlier one. docs/metrics.md lists what is not promised.
+two as long the earlier one. docs/metrics.md lists the exceptions.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ ScoreTokens = Literal["ptb", "simple", "characters", "zh", "ja-mecab"]
 sacrebleu's Chinese characters with whole Latin words, or its Japanese words."""
 
 OVER_CHARACTERS = ("characters", "zh")
-"""Tokenisers whose scores are not over words."""
+"""Tokenisers into other units than words."""
 NOT_WORDS = "The scores are over characters: they are not comparable with scores over words."
 """Note on scores of `OVER_CHARACTERS`."""
 DEFINITIONS = "1.2"
-"""Version of pycocoevalcap whose definitions the scores follow."""
+"""Version of pycocoevalcap that defines the scores."""
 _RULES = 4  # version of "simple" and "characters"
 _FROM_SACREBLEU = ("zh", "ja-mecab")
 _UNSPACED = ("zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh", "ja", "th", "lo")

@@ -34,10 +34,10 @@ def primary(language: str) -> str:
 
 
 def joining(unit: Unit, language: str = "") -> tuple[str, str, str]:
-    """Returns how tokens make a text: what stands between them, a pattern, its replacement.
+    """Returns how tokens make a text: the text between them, a pattern, its replacement.
 
     Spaces next to a letter of a script that has none between words vanish, except in Korean, where
-    Han letters stand among spaces.
+    Han letters are among spaces.
     """
     if unit == "characters":
         return "", "", ""

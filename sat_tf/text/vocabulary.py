@@ -110,7 +110,7 @@ class Vocabulary:
         return [self._ids.get(token, UNK) for token in self.tokenize(caption)]
 
     def base_words(self, caption: str) -> list[str]:
-        """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
+        """Splits a caption into the words that boxes count, see `tokens.base_words`."""
         from sat_tf.text.words import base_words
 
         return base_words(caption, self.language)
@@ -127,7 +127,7 @@ class Vocabulary:
         return [(word, *span) for word, span in zip(words, found, strict=True)]
 
     def joining(self) -> tuple[str, str, str]:
-        """Returns how tokens make a text: what stands between, a pattern and its replacement."""
+        """Returns how tokens make a text: the text between, a pattern and its replacement."""
         return joining(self.unit, self.language)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -149,7 +149,7 @@ class Vocabulary:
     def to_json(self) -> str:
         """Returns a JSON object with `words`, how captions are split, and how words are joined.
 
-        `join` is what stands between words, a pattern and what replaces it in the text.
+        `join` is the text between words, a pattern and its replacement.
         """
         value = {
             "unit": self.unit,

@@ -106,7 +106,7 @@ def tokenize(caption: str, unit: Unit = "words", language: str = "") -> list[str
     references in the metrics; `. , : /` stay between digits and `%` next to a number. Every other
     character is a word separator. HTML entities are read.
 
-    Characters are grapheme clusters. One space, itself a token, separates words, but none stands
+    Characters are grapheme clusters. One space, itself a token, separates words, but none is
     next to a letter of a script without spaces between words.
 
     Args:
@@ -126,7 +126,7 @@ def tokenize(caption: str, unit: Unit = "words", language: str = "") -> list[str
 
 
 def base_words(caption: str, language: str = "") -> list[str]:
-    """Splits a caption into the words whose places boxes name, whatever its tokens are.
+    """Splits a caption into the words that boxes count, whatever its tokens are.
 
     In scripts without spaces between words they are single characters.
     """

@@ -169,7 +169,7 @@ def run_process(main: Callable[[], int]) -> None:
     """Ends the process with the status of a command, as `sys.exit(main())` does, but always.
 
     Python's own end waits for TensorFlow's threads, which wait for Python if one of them is about
-    to call a reader of ours. A notebook (`%run -m training.train`) goes on after the command.
+    to call a reader of ours. A notebook (`%run -m training.train`) continues after the command.
     """
     if hasattr(builtins, "__IPYTHON__"):
         sys.exit(main())

@@ -13,7 +13,7 @@ def invalid_value(
     Args:
         name: The argument or key, as the user writes it.
         expected: What would have been valid.
-        got: What came; a string is shown as it is, anything else by its `repr`.
+        got: What came; a string is shown as it is, anything else as its `repr`.
         kind: "argument", or "key" of a configuration.
         flag: The flag of the command line that sets it, if any.
     """

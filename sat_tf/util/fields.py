@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _LONGEST = 120  # characters of a value in a message
 _TAKEN = {bool: (bool, np.bool_), str: (str, os.PathLike), Any: object}
-"""Types whose values count as those of another, beside numbers."""
+"""Types with values that count as those of another, numbers aside."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a whole file or leaves the old one: a temporary file beside it, then a rename.
+    """Writes a whole file or leaves the old one: a temporary file next to it, then a rename.
 
     All users may read the file. A symbolic link is replaced; the file it names is unchanged. A
     killed process may leave the temporary file, `.sat_tf.*.tmp`.

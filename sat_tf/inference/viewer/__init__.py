@@ -88,7 +88,7 @@ def hypothesis_of(caption: Caption) -> dict[str, Any]:
 
 
 def crop_of(height: int, width: int, resize: str) -> list[float]:
-    """Returns the part of an image that the model sees by its policy, `crop` or `squash`.
+    """Returns the part of an image that the model sees, by policy: `crop` or `squash`.
 
     It is `[x0, y0, x1, y1]`, as fractions of the image's sides.
     """
@@ -167,7 +167,7 @@ def report_page(
         images: Of each image `image` (a data URL), `name`, `hypotheses` (see `hypothesis_data`),
             and by choice `crop`, `references`, `level` and `remarks` of the best caption, `scores`
             and `rank`, the number to sort by.
-        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`, what it is.
+        scores: Rows of the table: `name`, `value` and by choice `interval` and `text`.
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.
         rank_name: Name of the number to sort by.
