@@ -91,7 +91,7 @@ def evaluation_folder(path: Path, split: str) -> Path:
     run, folder = RunFolder(locate(path)), RunFolder(output_dir(path)).evaluation(split)
     if not (folder / REPORT_FILE).is_file():
         if not run.config.is_file():
-            raise ValueError(f"{path} is no run and holds no evaluation: it has no {REPORT_FILE}.")
+            raise ValueError(f"{path} is not a run and holds no evaluation: no {REPORT_FILE}.")
         command = command_line("training.evaluate", "--run-dir", path, "--split", split)
         raise ValueError(f"{folder / REPORT_FILE} is missing: first run `{command}`.")
     return folder

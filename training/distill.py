@@ -82,7 +82,7 @@ def run(arguments: Arguments) -> None:
 
 
 def check(arguments: Arguments) -> dict[Path, RunConfig]:
-    """Returns the configuration of each run, by its folder, before TensorFlow is loaded."""
+    """Returns the configuration of each run, by folder, before TensorFlow is loaded."""
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     folders = [published.locate(path) for path in arguments.runs]

@@ -73,7 +73,7 @@ class Arguments:
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     bound_images: NonNegativeInt | None = None
-    """Images whose bounds and NWGM gap are measured, hard attention only; 100 by default."""
+    """Images for bounds and NWGM gap, hard attention only; 100 by default."""
     score_tokens: ScoreTokens | None = None
     """Tokeniser of the scores, see docs/metrics.md; that of the language by default."""
     figures: NonNegativeInt | None = None

@@ -243,7 +243,7 @@ def caption_figures(words: Any, vocabulary: Any, max_length: int) -> dict[str, A
 
 
 def _distribution(values: np.ndarray) -> dict[str, float]:
-    """Minimum, median and maximum; zeros if there are no values."""
+    """Minimum, median and maximum; zeros without values."""
     quantiles = np.quantile(values if values.size else np.zeros(1), (0, 0.5, 1))
     return dict(zip(("min", "median", "max"), quantiles.tolist(), strict=True))
 
@@ -287,7 +287,7 @@ def warnings_of(splits: dict[str, dict[str, Any]], config: RunConfig) -> Iterato
             yield f"{split['unknown_share']:.0%} of the words of {name} are unknown: {lower}."
     dev = splits.get("dev")
     if dev and dev["used"] < _FEW_DEV:
-        yield f"dev has {counted(dev['used'], 'image')}: too few to compare epochs by their scores."
+        yield f"dev has {counted(dev['used'], 'image')}: too few to compare epochs."
 
 
 _ROWS = {
@@ -403,7 +403,7 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
         record = recorded_data(folder.path, data_dir)
         read_split(config.data, "test", data_dir, default_cache_dir(), record)
     except DataError:
-        yield "There is no test image: scores of dev, which training has seen, are the only ones."
+        yield "No test image: scores of dev, which training has seen, are the only ones."
     else:
         command = command_line("training.evaluate", "--run-dir", folder, "--split", "test")
         yield f"Next: {command}"

@@ -1,6 +1,6 @@
 """Publish a run's model in small, plain files: `python -m training.publish RUN OUT`.
 
-Beside them stands a card: data, licence, scores, and what the captioner is not for.
+A card has data, licence, scores, and wrong uses of the captioner.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SCORES = {
 _TEACHING = {
     "boxes": "Attention was supervised by people's boxes of what the training captions name: the "
     "maps show what those boxes taught it.",
-    "captioners": "Words were learned from what other captioners predict, beside the captions.",
+    "captioners": "Words were learned from predictions of other captioners, too.",
     "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
 }
 _MAPS = (
@@ -80,11 +80,11 @@ class Arguments:
     out: tyro.conf.Positional[Path]
     """The model's folder: new, empty, or a published model to replace; its name is the model's."""
     share_encoder: bool = False
-    """Write the encoder beside OUT, where captioners with the same one share it."""
+    """Write the encoder next to OUT, where captioners with the same one share it."""
     licence: str | None = None
     """Terms of use of the weights, for the card; the data set's by default."""
     data_dir: Path | None = None
-    """Your copy of the data set, of which training images correct the graphs; the one that the run
+    """Your copy of the data set, with training images to correct the graphs; the one that the run
     was trained on by default."""
 
 
@@ -249,7 +249,7 @@ def make_card(
 
 
 def teachers_of(run_dir: Path) -> list[str]:
-    """Returns what taught a run, or those it started from, beside captions.
+    """Returns the other teachers of a run, or of those it started from.
 
     They are "boxes", "captioners" or "reward".
     """

@@ -39,7 +39,7 @@ class Arguments:
     data_dir: Path | None = None
     """Your copy of the data set."""
     images: PositiveInt = 1000
-    """Training images, drawn at random, of which the statistics are taken."""
+    """Training images, drawn at random, for the statistics."""
     compact: bool = False
     """First round the weights to the 8 bits of training.publish: a captioner trained with them then
     keeps its annotations when it is published."""
@@ -130,10 +130,10 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
 def standardize(
     config: EncoderConfig, target: str | Path, mean: np.ndarray, deviation: np.ndarray
 ) -> None:
-    """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
+    """Writes weights that give annotations mean 0 and deviation 1 in every channel.
 
     Changes scale and offset of a transformer's final layer normalisation; statistics of the
-    normalisation after backbones side by side; kernel and bias of VGG's layer, whose rectified
+    normalisation after backbones side by side; kernel and bias of VGG's layer; its rectified
     annotations get deviation 1 alone.
 
     Args:

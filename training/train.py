@@ -1,12 +1,12 @@
 """Train a captioner: `python -m training.train --recipe scenes_soft`.
 
-One run from top to bottom: `resolve` decides the configuration, `read_data` reads what it learns
+One run from top to bottom: `resolve` decides the configuration, `read_data` gets data to learn
 from, and `train` makes the model, opens its inputs, restores the last checkpoint if there is one,
 trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.run.config     every setting
     training.run.build      the model with its first weights and its optimizer
-    training.run.resume     what is saved within an epoch, and how the rest of it is trained
+    training.run.resume     checkpoints within an epoch, and training of the rest
     training.run.strategy   several processes; the functions used here do nothing special in one
 
 SIGTERM and Ctrl-C wait for the end of the step under way (`training.run.signals`); the state
@@ -132,7 +132,7 @@ def read_data(
     data_dir: Path | None = None,
     say: Callable[[str], Any] = print,
 ) -> Read:
-    """Reads the data of a run, by its record if there is one.
+    """Reads the data of a run, from its record if there is one.
 
     Args:
         config: The run's configuration, `resolve`d.
@@ -171,7 +171,7 @@ def train(
 
     Args:
         config: The run's configuration, `resolve`d.
-        read: What it learns from, see `read_data`.
+        read: The data to learn from, see `read_data`.
         strategy: Distributes work over devices; None for one device.
         interrupts: Signals that end the run once its state is saved; None ignores them.
         say: Receives the messages.
@@ -295,7 +295,7 @@ def finished(
 def report(
     captioner: TrainedCaptioner, run_dir: Path, cache_dir: Path, data_dir: Path | None
 ) -> None:
-    """Evaluates a trained run on dev, and says what is next."""
+    """Evaluates a trained run on dev, and prints the next commands."""
     from sat_tf.inference.litert_captioner import renew_limits
     from training.evaluation.evaluation import Request, evaluate_run
     from training.inspect import after_training

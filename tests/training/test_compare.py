@@ -40,7 +40,7 @@ def score_of(run: Path, metric: str) -> float:
 
 @pytest.fixture
 def copy(soft_run, tmp_path) -> Path:
-    """A run whose evaluation may be spoilt."""
+    """A run with an evaluation to spoil."""
     run = tmp_path / "copy"
     shutil.copytree(soft_run / "evaluation", run / "evaluation")
     return run
@@ -169,7 +169,7 @@ def test_a_run_that_was_not_evaluated_is_an_error_that_says_how(capsys, soft_run
         assert "report.json is not the report of an evaluation" in refused(capsys, soft_run, copy)
     (copy / "evaluation" / "dev" / "report.json").unlink()
     said = refused(capsys, soft_run, copy)
-    assert "is no run and holds no evaluation: it has no report.json" in said
+    assert "is not a run and holds no evaluation: no report.json" in said
     shutil.copy(soft_run / "config.json", copy)
     run = copy.rename(copy.with_name("my copy"))
     said = refused(capsys, soft_run, run)

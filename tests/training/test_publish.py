@@ -66,7 +66,7 @@ def test_a_published_captioner_says_what_taught_it(soft_run, tmp_path):
     assert main([str(taught), str(out)]) == 0
     assert teachers_of(taught) == teachers_of(out) == ["boxes", "captioners"]
     card = (out / published.CARD).read_text()
-    assert "people's boxes" in card and "what other captioners predict" in card
+    assert "people's boxes" in card and "predictions of other captioners" in card
 
 
 def test_a_card_has_the_terms_of_the_captioner_that_a_run_learned_on_from(soft_run, tmp_path):

@@ -55,9 +55,9 @@ def plan_epoch(lengths: np.ndarray, batch_size: int, seed: int, epoch: int) -> l
 def plan_images(
     image_index: np.ndarray, lengths: np.ndarray, batch_size: int, seed: int, epoch: int
 ) -> list[np.ndarray]:
-    """Plans an epoch in which all captions of an image are in the same batch.
+    """Plans an epoch that keeps all captions of an image in one batch.
 
-    Images whose longest captions have similar lengths share a batch. There is more padding than
+    Images with longest captions of similar lengths share a batch. There is more padding than
     in `plan_epoch`, as the captions of an image differ in length.
 
     Args:
@@ -129,7 +129,7 @@ _WHOLE = Shard()
 
 
 class Teaching(Protocol):
-    """A teacher beside the captions, word by word: maps for attention, or predictions."""
+    """Another teacher than the captions, word by word: maps for attention, or predictions."""
 
     specs: dict[str, tf.TensorSpec]
     """Name in a batch -> shape and dtype."""
@@ -168,11 +168,11 @@ def training_batches(
         batch_size: Captions per batch.
         seed: Seed of the order and of the views.
         by_image: Keep all captions of an image in the same batch, with the same view.
-        teaching: What teaches beside the captions.
+        teaching: Other teachers than the captions.
 
     Returns:
         The number of batches per epoch; and a function that returns a shard's batches from an
-        epoch and a step of it on. Each batch of a shard with several devices comes as one part per
+        epoch and a step of it on. Each batch of a shard with several devices is one part per
         device, one after the other.
     """
 
@@ -233,7 +233,7 @@ def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> l
 
 
 def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
-    """Returns the rows of the caption table whose image can be read; reads all images.
+    """Returns the rows of the caption table with a readable image; reads all images.
 
     Raises:
         DataError: There is none.
@@ -347,7 +347,7 @@ def prefetched(
     its time in page faults.
 
     Args:
-        read: Gives a batch by its number, a scalar int64.
+        read: Gives a batch by number, a scalar int64.
         first: Number of the first batch.
         last: Number after the last batch; None makes the dataset endless, and declares it so:
             otherwise, multiple workers would ask each other at every step whether it has ended.

@@ -5,7 +5,7 @@ Two layouts are read:
     Flickr30k Entities' folder
         Sentences/NAME.txt      a caption per line, [/EN#ID/TYPE/TYPE the phrase] in it
         Annotations/NAME.xml    boxes in pixels, each of one or several IDs, and the image's size
-        The image is NAME.jpg, or else the only one whose file name is NAME up to its first `_`.
+        The image is NAME.jpg, or else the only one with NAME up to the first `_` of its file name.
     JSON lines, one phrase per line
         image      NAME.jpg, or the end of its path, if no other image of the split has that
         caption    number among the captions of the image, from 0, empty ones not counted; or null
@@ -48,7 +48,7 @@ from sat_tf.text.words import tokenize
 from training.data.examples import AnyImage, Box, DataError, Example, Split, canonical_name
 
 WORDS = Vocabulary(SPECIAL_TOKENS)
-"""Splits captions into words as they stand."""
+"""Splits captions into words as they are."""
 
 Place = tuple[int, int, int]
 """Caption, first and last token."""
@@ -62,7 +62,7 @@ CLOSE = 0.75
 changed. Two different captions of an image are as close in 2 % of the pairs (Flickr8k, dev)."""
 
 HELD_OUT = "held out"
-"""Type of a phrase whose attributes never occur together in training."""
+"""Type of a phrase with attributes that never occur together in training."""
 
 OUTSIDE = "boxes outside the image, or without an area"
 NO_SPAN = "phrases without a place in the caption"
@@ -84,7 +84,7 @@ _ON_ITS_SIDE = (5, 6, 7, 8)  # orientations of EXIF
 
 @dataclass(frozen=True)
 class BoxedPhrase:
-    """A noun phrase of a caption and the boxes of what it names."""
+    """A noun phrase of a caption and the boxes of its objects."""
 
     image: str  # the image's id, a file name
     caption: int  # index of the caption or sentence among the image's, -1 if it is none of them
@@ -165,7 +165,7 @@ def skipped_note(dropped: Mapping[str, int]) -> str:
 def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:
     """Reads a folder of Flickr30k Entities, or a file of JSON lines.
 
-    Phrases none of whose boxes lies in the image are left out and counted.
+    Phrases without a box in the image are left out and counted.
 
     Returns:
         Image -> its phrases; and reason -> how often something was left out for it.
@@ -353,7 +353,7 @@ def place_phrases(
 def _by_name(
     names: Sequence[str], phrases: Mapping[str, Sequence[BoxedPhrase]]
 ) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:
-    """Phrases by the names of a split's images; and reason -> how many were left out for it.
+    """Phrases by name of a split's images; and reason -> how many were left out for it.
 
     A name may lack folders that the other has, if only one image of the split ends so. An image of
     Flickr30k Entities may have a longer name: 1000268201.jpg is 1000268201_693b08cb0e.jpg in
@@ -430,7 +430,7 @@ def align_captions(
 ) -> dict[Sentence, Alignment]:
     """Finds the caption that each sentence is.
 
-    It has the same words (of several such captions, the one of the same index comes first), or else
+    It has the same words (of several such captions, the one of the same index is first), or else
     is the closest one. No caption is given to two sentences, and none to a sentence that no
     caption is close to.
     """

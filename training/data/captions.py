@@ -50,7 +50,7 @@ class Rows(Sequence[np.ndarray]):
         return self.flat[start:end].astype(np.int32, copy=False)
 
     def take(self, rows: np.ndarray) -> Self:
-        """Returns some rows, by their numbers or a mask."""
+        """Returns some rows, by number or a mask."""
         return type(self).of(self[row] for row in np.arange(len(self))[rows])
 
     def framed(self, first: int, last: int) -> Self:

@@ -65,7 +65,7 @@ def write_contact_sheet(
 
 
 def _chosen(split: Split) -> Iterator[tuple[Image.Image, Example]]:
-    """Yields examples with their images; the next one stands in for an unreadable one."""
+    """Yields examples with their images; the next one replaces an unreadable one."""
     places = np.linspace(0, len(split), min(IMAGES, len(split)), endpoint=False).astype(int)
     ends = [*places[1:], len(split)]
     for place, end in zip(places, ends, strict=True):

@@ -130,7 +130,7 @@ def read_split(
     Data that changed since the record was written is read anew, with a note.
 
     Raises:
-        DataError: There is no such split, the record is damaged, or the data cannot be used.
+        DataError: The split does not exist, the record is damaged, or the data cannot be used.
     """
     kept = Record.read(record, data_dir) if record and record.is_file() else None
     changed = kept.changed_file() if kept else ""
@@ -237,7 +237,7 @@ def _identified(split: Split, cache_dir: Path) -> Split:
 def identify(images: Sequence[AnyImage], cache_dir: Path) -> list[str | None]:
     """Computes the SHA-256 of images, reading each once.
 
-    What was found is kept in `CACHE/digests`, in a file for each folder of images, tar or Parquet
+    Results are kept in `CACHE/digests`, in a file for each folder of images, tar or Parquet
     file. That only saves time: without it, or if it cannot be written, all images are read.
 
     Args:
@@ -307,7 +307,7 @@ def _digest(image: Path | StoredImage) -> str | None:
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:
-    """Returns where the data was when the run was trained; None if it is no longer there."""
+    """Returns where the data was when the run was trained; None if it has gone."""
     if not folder.data_dir.is_file():
         return None
     path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))

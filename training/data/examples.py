@@ -35,7 +35,7 @@ def canonical_split(name: str) -> str:
     """The name of a split in `SPLITS`; `val` is an alias of `dev`.
 
     Raises:
-        ValueError: There is no such split.
+        ValueError: The split does not exist.
     """
     canonical = SPLIT_ALIASES.get(name, name)
     if canonical not in SPLITS:
@@ -46,7 +46,7 @@ def canonical_split(name: str) -> str:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun phrase of a caption, with the bounding box of what it names."""
+    """A noun phrase of a caption, with the bounding box of its object."""
 
     caption: int  # index of the caption among the example's captions
     word: int  # index of the head noun in `tokenize(caption)`
@@ -101,7 +101,7 @@ class Example:
 class Split:
     """The examples of one split, in a fixed order.
 
-    With a limit on the number of examples, `skipped` covers only what comes before the last of
+    With a limit on the number of examples, `skipped` covers only those before the last of
     them.
     """
 
@@ -155,7 +155,7 @@ class Split:
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of ids, captions, phrases and in-memory images, in order.
 
-        Files and records count by their id alone: reading all of them would take minutes, and the
+        Files and records count by id alone: reading all of them would take minutes, and the
         feature store notices changed files.
         """
         return self._fingerprint

@@ -4,8 +4,8 @@ A store is a file `CACHE/features/ID.f16` of raw float16 records, mapped into me
 in `ID.json`: how many records are done, and which images cannot be read. A record has one view of
 an image, or two with mirrored views (the plain one first). ID stands for all that the content
 depends on: encoder, preprocessing and the content of the images. One process fills a store, and
-others wait for it; the notes are written after the records that they tell of, so that a process
-that is killed loses the records after the last notes, and a store counts as whole by its notes.
+others wait for it; the notes are written after the records that they count, so that a process
+that is killed loses the records after the last notes, and a store counts as whole if its notes do.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def compile_encoder(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray],
     """Compiles the encoder for one batch size.
 
     Returns:
-        Function from pixels `[batch_size, S, S, 3]` to float16 `[batch_size, L, D]`, in which NaN
+        Function from pixels `[batch_size, S, S, 3]` to float16 `[batch_size, L, D]`, where NaN
         is 0 and infinity is the largest number.
     """
     size = encoder.image_size
@@ -194,7 +194,7 @@ def is_known(example: Example) -> bool:
 
 
 class FeatureStore:
-    """Annotations of a list of examples, read by their position in that list: an `InputSource`.
+    """Annotations of a list of examples, read by position in that list: an `InputSource`.
 
     The record of an image that could not be read is zero.
     """
@@ -222,7 +222,7 @@ class FeatureStore:
         resize: str,
         mirrored: bool = False,
     ) -> FeatureStore:
-        """Opens the store of these examples under this encoder; computes what is missing.
+        """Opens the store of these examples under this encoder; computes missing records.
 
         Args:
             cache_dir: Folder of all stores (`--cache-dir`).
@@ -232,7 +232,7 @@ class FeatureStore:
             mirrored: Store the annotations of the flipped images too.
 
         Raises:
-            DataError: There are no examples, or no room for the store; or an image is not the one
+            DataError: No examples, or no room for the store; or an image is not the one
                 that was hashed.
             ValueError: The encoder is trainable, so its annotations will change.
         """

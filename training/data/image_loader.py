@@ -151,7 +151,7 @@ class Views:
 
 
 class InputSource(Protocol):
-    """Model inputs for the examples of a split, by their index."""
+    """Model inputs for the examples of a split, by index."""
 
     key: str  # name of the input in a batch: `annotations` or `images`
     mirrored: bool  # views may be mirrored

@@ -1,4 +1,4 @@
-"""Inputs of a run: captions as ids, images or stored annotations, and what teaches beside them.
+"""Inputs of a run: captions as ids, images or stored annotations, and other teachers.
 
 In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then `batches_of`.
 """
@@ -28,7 +28,7 @@ from training.data.image_loader import ImageSource, InputSource, check_first_rea
 from training.data.readers import Source
 
 BOXES, PREDICTIONS = "boxes", "predictions"
-"""Names of what teaches beside the captions, among the contents of the splits."""
+"""Names of other teachers than the captions, among the contents of the splits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +50,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a split, or of what teaches beside the captions, as a run uses it."""
+    """Contents of a split, or of another teacher than the captions, as a run uses it."""
 
     fingerprint: str  # `Split.fingerprint`
     unreadable: tuple[str, ...] = ()  # ids of the images that cannot be read, sorted
 
 
 class Lesson(NamedTuple):
-    """A lesson beside the captions: of boxes or predictions."""
+    """A further lesson: of boxes or predictions."""
 
     name: str  # `BOXES` or `PREDICTIONS`
     teaching: Teaching  # what it teaches the training captions
@@ -66,15 +66,15 @@ class Lesson(NamedTuple):
 
 
 Teacher = Callable[[Data, Encoder, str], Callable[[InputSource], Lesson]]
-"""Reads what teaches captions, for an encoder and its `resize`; a `DataError` if it is for others.
+"""Reads a teacher of captions, for an encoder and its `resize`; a `DataError` if it is for others.
 
-Then teaches the training captions, whose inputs it is given.
+Then teaches the training captions, from their inputs.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a run's images, and what teaches beside the captions."""
+    """The inputs of a run's images, and other teachers than the captions."""
 
     train: InputSource  # in the views that training asks for
     dev: InputSource
@@ -111,7 +111,7 @@ def load_data(
 def open_inputs(
     model: Captioner, data: Data, cache_dir: Path, teachers: Sequence[Teacher] = ()
 ) -> Inputs:
-    """Opens the inputs of training, augmented, and of dev, plain; reads what teaches beside.
+    """Opens the inputs of training, augmented, and of dev, plain; reads other teachers.
 
     Files that teach are read first: annotations that are not stored yet take minutes. Those of a
     frozen encoder are stored in `cache_dir`, for all runs.
@@ -188,7 +188,7 @@ def describe_inputs(data: Data, inputs: Inputs, folder: RunFolder) -> Iterator[s
             yield f"Warning: skipped {images} of the {split.name} split, see {path}."
         if source.rotated:
             images = counted(len(source.rotated), "image")
-            yield f"Turned {images} of the {split.name} split upright, by their EXIF."
+            yield f"Turned {images} of the {split.name} split upright, by EXIF."
     yield from inputs.lines
 
 
@@ -204,7 +204,7 @@ def batches_of(
 
     Args:
         table: The training captions.
-        inputs: The inputs, and what teaches.
+        inputs: The inputs, and the teachers.
         batch_size: Captions per batch; images if captions are sampled.
         seed: Seed of the order and of the views.
         by_image: Keep all captions of an image in one batch.

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 FEW = 30
-"""Fewer images, of those in which something was measured, give no interval: their resamples tell
+"""Fewer images, of those with a measurement, give no interval: their resamples say
 too little of other images."""
 SMALL = 250
 """Sets of fewer images get BCa intervals; from here on percentile intervals cover as well."""
 VARIED = 5
-"""Means over images of which fewer differ from the most common value get no interval."""
+"""Means get no interval if fewer images differ from the most common value."""
 
 LEVEL = 0.95
 """Nominal coverage."""
@@ -43,7 +43,7 @@ def resampled_means(sums: np.ndarray, sizes: np.ndarray) -> Interval:
 
     The estimate is `sum_n sums_n / sum_n sizes_n`; images that have phrases are drawn with
     replacement. Without phrases at all, all three numbers are NaN; if fewer than `VARIED` images
-    differ from the others, the interval is: their resamples tell too little of what is rare.
+    differ from the others, the interval is: their resamples say too little of rare values.
     """
     measured = sizes > 0
     sums, sizes = sums[measured], sizes[measured]
@@ -102,7 +102,7 @@ def resamples(count: int) -> Iterator[np.ndarray]:
 
 
 def few_images_note(count: int) -> list[str]:
-    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
+    """Returns a caveat on so few images; none from `FEW` on."""
     if count >= FEW:
         return []
     return [

@@ -1,6 +1,6 @@
 """Confidence and familiarity: learned at the end of a run, and judged.
 
-Calibration tells whether words, or captions, given the probability p are right in p of the cases;
+Calibration says whether words, or captions, given the probability p are right in p of the cases;
 risk against coverage, how many wrong captions go if the least sure ones are not answered.
 """
 
@@ -90,7 +90,7 @@ def calibration_error(found: WordConfidence, bins: int = BINS) -> Interval:
 
     Chance moves each gap g_b by some e_b, and the sum mostly upwards: that of a calibrated model is
     above 0. Percentiles of resamples would double that. But the sum is too large by at most
-    sum_b |e_b|, or sum_b sign(g_b) e_b over bins whose sign is beyond doubt, and too small by at
+    sum_b |e_b|, or sum_b sign(g_b) e_b over bins with a sign beyond doubt, and too small by at
     most -sum_b sign(g_b) e_b; the ends are the estimate without these, each at 97.5 %.
 
     Args:
@@ -121,7 +121,7 @@ def calibration_error(found: WordConfidence, bins: int = BINS) -> Interval:
 
 
 def confidence_auroc(found: WordConfidence) -> Interval | None:
-    """Computes how well confidence tells right words from wrong ones, and the interval over images.
+    """Computes how well confidence separates right words from wrong ones, with its interval.
 
     AUROC = 100 P(confidence of a right word > that of a wrong one), ties counting one half: 50 for
     a confidence that says nothing.
@@ -208,7 +208,7 @@ def cross_validated(evidence: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def judge(chances: np.ndarray, right: np.ndarray) -> tuple[dict[str, Interval], dict[str, Any]]:
-    """Measures chances of being right against what was right, `[N]` each.
+    """Measures chances of being right against outcomes, `[N]` each.
 
     Returns:
         Percent or points with intervals over images: `captions_right`; `confidence_error`, the
@@ -247,7 +247,7 @@ def judge(chances: np.ndarray, right: np.ndarray) -> tuple[dict[str, Interval], 
 
 
 MOST = 6000
-"""Images of a split whose annotations are read, spread over it."""
+"""Images of a split to read annotations of, spread over it."""
 _BATCH = 64
 _MOST_BYTES = 120_000  # of the directions: 160 kB in base64
 _LEAST = 1e-6  # of the variance, so that nothing is divided by 0
@@ -344,7 +344,7 @@ def learn_confidence(
     right: np.ndarray,
     path: Path,
 ) -> Confidence:
-    """Fits the chance of a caption of being right, and writes it with what it is worth.
+    """Fits the chance of a caption of being right, and writes it with its quality.
 
     Only where `no_confidence` gives no reason against it.
 
@@ -371,7 +371,7 @@ def no_confidence(language: str, captions: Sequence[Caption], right: np.ndarray)
     if any(caption.familiarity is None for caption in captions):
         return "Confidence is not learned: it takes familiarity, and that two training images."
     if primary(language) != "en":
-        return "Confidence is not learned: content words are told apart in English only."
+        return "Confidence is not learned: content words are known in English only."
     if enough(right):
         return ""
     return (

@@ -1,6 +1,6 @@
 """The deletion test: how much a word depends on the places that its map lights up.
 
-The annotations where a content word's map is largest are replaced by the mean annotation of
+The annotations where a content word's map is largest are replaced with the mean annotation of
 training images, and the caption is read again: by how much does the word's log-probability fall?
 Three controls replace as many other places.
 
@@ -68,7 +68,7 @@ class Deletion:
 
 
 def delete(reading: Reading, captions: Mapping[str, Caption], mean: np.ndarray) -> Deletion:
-    """Replaces annotations by their mean `[D]` over training images, and reads captions again.
+    """Replaces annotations with the mean `[D]` over training images, and reads captions again.
 
     Captions with at least two content words are read, words that METEOR does not count as function
     words.

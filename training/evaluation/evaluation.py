@@ -156,7 +156,7 @@ def evaluate(
         reading: The captioner on the split.
         data: Its data set: how captions are split.
         search: How captions are searched for.
-        request: What is scored and measured.
+        request: The scores and measurements.
         boxes: Phrases of the split with their boxes, its own or those of a file, if any.
     """
     captioner, split = reading.captioner, reading.split

@@ -30,7 +30,7 @@ _BATCH = 32
 
 
 def make_graphs(captioner: KerasCaptioner, train: Split, dev: Split, **splitting: Any) -> str:
-    """Writes `RUN/graphs`; a run whose graphs cannot be made is finished all the same.
+    """Writes `RUN/graphs`; a run is finished even if its graphs cannot be made.
 
     Args:
         captioner: The captioner, loaded from its run.
@@ -39,7 +39,7 @@ def make_graphs(captioner: KerasCaptioner, train: Split, dev: Split, **splitting
         **splitting: How CIDEr splits captions; see `score_captions`.
 
     Returns:
-        A sentence on what was made, or on why nothing was.
+        A sentence on the graphs, or on why there are none.
     """
     from sat_tf.inference.graphs import write_graphs
 

@@ -48,7 +48,7 @@ class BoxGrounding:
 def ground_drawn(
     reading: Reading, boxes: PlacedBoxes, captions: Mapping[str, Caption]
 ) -> BoxGrounding:
-    """Scores where a captioner looks by the boxes that the data set itself has, of drawn scenes.
+    """Scores where a captioner looks, against boxes of the data set itself, of drawn scenes.
 
     Teacher-forced, at the head noun of every reference noun phrase; scores of phrases held out of
     training have the suffix `_held_out`. And where generated captions repeat a reference phrase
@@ -109,13 +109,13 @@ def ground(
     boxes: PlacedBoxes,
     captions: Mapping[str, Caption],
 ) -> BoxGrounding:
-    """Scores where a captioner looks, and how much it depends on it, by the boxes of phrases.
+    """Scores where a captioner looks, and how much it depends on it, against boxes of phrases.
 
     Teacher-forced, at the last word of each phrase: `pointing_game` and `attention_correctness`
     with their controls, see `training.evaluation.pointing`. Free-running, at each head noun
     (the last word of a phrase) that the captioner wrote itself: the same with `generated_`, against
     the boxes of all phrases of the image with that noun. And nats per word within phrases:
-    `nll_phrase`, with the same weight at every location (`_uniform`: what no map could tell), and
+    `nll_phrase`, with the same weight at every location (`_uniform`: without a map), and
     with another image's annotations (`_other`); `nll_phrase_gain`, what looking is worth, is
     `_uniform` minus `nll_phrase`.
     """
@@ -154,7 +154,7 @@ def ground(
 def _read_phrases(
     reading: Reading, placed: Placed, rows: Sequence[int], teacher_only: bool = False
 ) -> _Found:
-    """Reads the phrases of captions, by their rows in the table.
+    """Reads the phrases of captions, by row in the table.
 
     With `teacher_only`, no log-likelihoods are kept, and other annotations are not read.
     """

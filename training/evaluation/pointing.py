@@ -1,15 +1,15 @@
 """Grounding: attention maps against the boxes of phrases. NumPy only.
 
 A map `alpha [h, w]` is a density, constant inside each cell of an h x w grid over the image, and
-is divided by its sum. A box is `(top, left, bottom, right)` in [0, 1] of the image; a phrase is
+is divided by the sum. A box is `(top, left, bottom, right)` in [0, 1] of the image; a phrase is
 located by the union of its boxes.
 
 pointing game
-    1 if the centre of the arg max cell lies in a box, edges included. If k cells share the
+    1 if the centre of the arg max cell is in a box, edges included. If k cells share the
     maximum, the share of their centres inside: the expected value of a fair choice among them.
-    With `_15px`, also up to 15 pixels beside a box, the tolerance of the original game.
+    With `_15px`, also up to 15 pixels from a box, the tolerance of the original game.
 attention correctness
-    Mass of alpha inside the boxes; a cell cut by an edge counts by its area inside.
+    Mass of alpha inside the boxes; a cell cut by an edge counts with its area inside.
 
 Controls, scored the same way: `uniform` maps (pointing game: share of cell centres in the boxes;
 correctness: their area), `centre` maps (all mass on the middle cell, or spread over the two or four
@@ -32,10 +32,10 @@ from training.data.examples import Box
 from training.evaluation.bootstrap import Interval, resampled_means
 
 SMALL = 0.25
-"""Phrases whose boxes cover less than this share of the image are small."""
+"""Phrases with boxes on less than this share of the image are small."""
 METRICS = ("pointing_game", "attention_correctness")
 TOLERANCE = 15
-"""Pixels beside a box that count as inside it, in the pointing game of Zhang et al."""
+"""Pixels around a box that count as inside it, in the pointing game of Zhang et al."""
 
 
 SIZES = {
@@ -46,7 +46,7 @@ SIZES = {
     "nll_phrase": "phrase_words",
     "nll_phrase_gain": "phrase_words",
 }
-"""Score -> key of what it is a mean over."""
+"""Score -> key of the items that it is a mean over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class PhraseScores:
     def means(self, chosen: slice | Sequence[int] = slice(None)) -> dict[str, float]:
         """Averages every score, and the same over small phrases (`_small`) if there are any.
 
-        The suffix of a control comes last: `pointing_game_small_centre`.
+        The suffix of a control is last: `pointing_game_small_centre`.
         """
         own = {name: of_all[chosen] for name, of_all in self.values.items()}
         found = {name: float(values.mean()) for name, values in own.items()}
@@ -111,7 +111,7 @@ def score_phrases(
 ) -> PhraseScores:
     """Scores the map of each phrase against the union of its boxes.
 
-    The control of the pointing game is the exact middle of the image: it lies between the four
+    The control of the pointing game is the exact middle of the image: it is between the four
     central cells of an even grid, and is stronger than a choice among them. Shuffled maps come from
     another image, as long as no image owns more than half of the phrases.
 
@@ -159,7 +159,7 @@ def _pointing_game(maps: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
 
 def grounding_scores(found: PhraseScores) -> dict[str, float]:
-    """Averages the scores of drawn scenes, whose phrases have one box each.
+    """Averages the scores of drawn scenes, with one box per phrase.
 
     Returns:
         `pointing_game`, `attention_correctness`, the same with `_uniform`, `_centre` (of the
@@ -250,7 +250,7 @@ def image_means(
         values: Score -> `[N]`; those over small phrases are taken from the score over all.
 
     Returns:
-        Image -> sizes, and means of the scores of `SIZES`; without those of which the image has
+        Image -> sizes, and means of the scores of `SIZES`; without those that the image has
         nothing.
     """
     names, numbers = np.unique(images, return_inverse=True)

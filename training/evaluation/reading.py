@@ -86,7 +86,7 @@ class Reading(Captioning):
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Rows of the table whose image can be read; a `DataError` if there is none."""
+        """Rows of the table with a readable image; a `DataError` if there is none."""
         return readable_rows(self.table, self.source)
 
     def likelihood(self) -> tuple[dict[str, float], WordConfidence]:

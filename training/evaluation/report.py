@@ -42,13 +42,13 @@ HEADLINE = {
     "captions_right": "every content word matches a reference, %",
     "confidence_error": "distance of the captions' confidence from truth, points",
     "errors_unanswered": "wrong captions among the least sure 30 %, %",
-    "pointing_game": "maps whose peak is on the thing named, %",
+    "pointing_game": "maps with their peak on the named object, %",
     "attention_correctness": "attention on the thing named, %",
     "nll_phrase_gain": "what looking is worth, nats per word",
     "deletion_fall": "fall of a word's log p without the tenth of the places most attended, nats",
     "deletion_ratio": "that fall over the one without random places",
 }
-"""Scores on the console, each with what it is; the report has all."""
+"""Scores on the console, each with a description; the report has all."""
 
 _PACKAGES = ("sat_tf", "tensorflow-cpu", "tensorflow", "keras", "tensorflow-probability")
 _PACKAGES += ("numpy", "pillow")
@@ -131,7 +131,7 @@ def number(score: str, value: float | None, sign: str = "") -> str:
 
 
 def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
-    """Formats name, score and interval; the third cells are left out if there is no interval."""
+    """Formats name, score and interval; the third cells are left out if no interval is known."""
     rows = []
     for name, value in scores.items():
         numeric = value is None or isinstance(value, (int, float))

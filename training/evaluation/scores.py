@@ -42,10 +42,10 @@ class CaptionScores:
         image_ids: Images, in the order of every array.
         per_image: Metric -> `[N]`, the score of each image alone, same scales. Corpus `cider` and
             `rouge_l` are their means; corpus BLEU and METEOR are not.
-        bleu: `[N, 10]` statistics whose sums give corpus BLEU (`bleu_scores`).
+        bleu: `[N, 10]` statistics that add up to corpus BLEU (`bleu_scores`).
         tokeniser: Name of what split the captions, one of `ScoreTokens`.
         meteor: `[N, 23]` statistics that give corpus METEOR (`meteor_scores`), or None.
-        notes: Sentences for the report: what was left out, and why.
+        notes: Sentences for the report: omissions, and why.
         signature: What scores have to share to be compared, in a line like sacrebleu's.
         tables: METEOR's tables.
         verdict: A sentence on whether captions fit their own images, see `verdict`.
@@ -224,7 +224,7 @@ def verdict(
 
 
 def note_on_scores(**splitting) -> str | None:
-    """Returns a sentence on what the scores of such captions cannot tell; None if there is none."""
+    """Returns a caveat on the scores of such captions; None if there is none."""
     if default_tokens(**splitting) in OVER_CHARACTERS:
         return NOT_WORDS
     try:

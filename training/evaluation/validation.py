@@ -24,7 +24,7 @@ from training.run.strategy import distribute, on_chief
 Measure = Callable[[], dict[str, float]]
 
 MOST_DOCUMENTS = 30_000
-"""Images whose captions give document frequencies: more would take a gigabyte for the same."""
+"""Images for document frequencies: more would take a gigabyte for the same."""
 
 
 class Validation:
@@ -65,7 +65,7 @@ class Validation:
         Returns:
             `bleu_4`, `cider` and `distinct`, the percentage of captions that differ. The document
             frequencies of `cider` are those of the training captions, so that it does not depend
-            on how many images are captioned; that of a report has those of its own images.
+            on how many images are captioned; that of a report has those of its images.
         """
         search = self._captioning.captioner.config.search
         search = dataclasses.replace(search, beam=self._fit.validation_beam)

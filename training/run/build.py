@@ -50,7 +50,7 @@ def first_model(
     Args:
         config: The run's configuration.
         data: The run's data.
-        begun: The run has a checkpoint, whose weights it takes: files of others may be gone.
+        begun: The run has a checkpoint, and takes its weights: files of others may be gone.
         strategy: See `new_model`.
         say: Receives a message about the weights of `init_from`.
 

@@ -35,7 +35,7 @@ class Progress:
     Attributes:
         epoch: Epochs finished.
         best_epoch: Epoch with the best weights so far, from 1; 0 if there is none.
-        best_score: The score that decided for it, of which a higher one is better.
+        best_score: The score that decided for it; higher is better.
         best_rank: Place of that score in `resume.monitors`.
         waited: Epochs since the best one.
         stopped: Early stopping ended the run.
@@ -198,9 +198,9 @@ def last_progress(directory: Path) -> Progress | None:
 
 
 def unfinished_note(run_dir: Path) -> tuple[str, ...]:
-    """Returns a sentence if a run has epochs left to train, which its weights do not tell.
+    """Returns a sentence if a run has epochs left to train, which its weights do not show.
 
-    Nothing is said of a run whose checkpoint cannot be read: its weights still can.
+    Nothing is said of a run with an unreadable checkpoint: its weights can still be read.
     """
     folder = RunFolder(run_dir)
     with contextlib.suppress(RunError):

@@ -1,4 +1,4 @@
-"""Configuration of a run: every setting, with its range, and what goes together."""
+"""Configuration of a run: every setting, with its range, and valid combinations."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class BaseFitConfig:
     patience: PositiveInt = 10
     """Epochs without a better dev score before training stops."""
     figures: NonNegativeInt = 4
-    """Dev examples whose attention TensorBoard shows after each epoch."""
+    """Dev examples in TensorBoard's attention figures after each epoch."""
     jit_compile: bool = False
     """Compile the train step with XLA."""
     checkpoint_steps: PositiveInt = 500
@@ -143,7 +143,7 @@ class FitConfig(BaseFitConfig):
     monitor: Literal["bleu_4", "cider", "nll", "last"] = "bleu_4"
     """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
     it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll. last keeps the
-    last epoch, for dev splits too small to tell epochs apart."""
+    last epoch, for dev splits too small to compare epochs."""
     patience: PositiveInt = 5
     """Epochs without a better score before training stops."""
     validation_beam: PositiveInt = 1
@@ -166,11 +166,11 @@ class FitConfig(BaseFitConfig):
 class RunConfig:
     """Everything that defines a run: two runs with equal configurations are the same.
 
-    Files that teach count by their content, which the run's folder records: they may be moved.
+    Teachers' files count by content, which the run's folder records: they may be moved.
     """
 
     recipe: str = "scenes_soft"
-    """Recipe whose settings to start from."""
+    """Recipe with the settings to start from."""
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None
@@ -256,7 +256,7 @@ def _check_reward(config: RunConfig) -> None:
 
 
 def _check_teachers(config: RunConfig) -> None:
-    """Checks that what teaches can go with the rest: views are whole, captions given."""
+    """Checks that teachers fit the rest: views are whole, captions given."""
     rewarded = None if config.reward.metric == "none" else config.reward.metric
     if config.attention.supervision_weight:
         for key, found in (
@@ -281,7 +281,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
     """Reads the configuration that a captioner was trained with.
 
     Raises:
-        ValueError: The folder is not a captioner's run, or comes from another version.
+        ValueError: The folder is not a captioner's run, or one of another version.
     """
     path, values = RunFolder(run_dir).config, read_captioner(run_dir)
     try:

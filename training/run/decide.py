@@ -2,7 +2,7 @@
 
 `parse_settings` puts the flags over the recipe and takes the shape of the captioner that
 `--init-from` names; `check` and `resolve` refuse what cannot be trained, before TensorFlow is
-loaded, and fill in what is left open: the precision, and the splits of a run to be resumed.
+loaded, and fill in open values: the precision, and the splits of a run to be resumed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parse_settings(kind: type[T], argv: Sequence[str], command: str, purpose: st
         purpose: A sentence for `--help`.
 
     Raises:
-        ValueError: There is no such recipe, a value is out of its range, or a flag contradicts the
+        ValueError: The recipe is unknown, a value is out of its range, or a flag contradicts the
             shape of the run of `--init-from`.
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
@@ -255,7 +255,7 @@ def resolve(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
     """Decides what a checked configuration leaves open, before data is read.
 
     Raises:
-        ValueError: There is no such data folder, or no run of `--init-from`.
+        ValueError: The data folder, or the run of `--init-from`, does not exist.
     """
     check_data_dir(config, data_dir)
     config = settled(config, run_dir, data_dir)

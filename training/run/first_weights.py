@@ -156,6 +156,6 @@ def _of_words(theirs: np.ndarray, axis: int, rows: np.ndarray, counts: np.ndarra
 
 
 def _names(weights: list[keras.Variable]) -> Counter[str]:
-    """Layer and name of weights, without the numbers by which Keras tells layers apart."""
+    """Layer and name of weights, without the numbers that Keras adds to layers."""
     ends = ("/".join(weight.path.split("/")[-2:]) for weight in weights)
     return Counter(re.sub(r"_\d+(?=/)", "", end) for end in ends)

@@ -1,6 +1,6 @@
 """Logs of a run: TensorBoard's files, without a point twice or missing, and lines in the terminal.
 
-Callbacks that add to the logs of an epoch come first: the others write what is there.
+Callbacks that add to the logs of an epoch precede those that write them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _TensorBoard(keras.callbacks.Callback):
 
 
 class TensorBoardScalars(_TensorBoard):
-    """Writes the logs of each epoch, dev scores under `validation`, grouped by what they tell."""
+    """Writes the logs of each epoch, dev scores under `validation`, in groups."""
 
     parts = ("train", "validation")
 
@@ -172,7 +172,7 @@ class EpochProgress(keras.callbacks.Callback):
     Args:
         epochs: Epochs of the run.
         steps: Steps of a whole epoch.
-        images: Dev images that are captioned after each epoch, named beside their CIDEr.
+        images: Dev images that are captioned after each epoch, named next to their CIDEr.
     """
 
     def __init__(self, epochs: int, steps: int, images: int | None = None) -> None:

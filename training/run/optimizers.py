@@ -12,7 +12,7 @@ from training.run.config import BaseOptimizerConfig
 
 
 class SummedGradients(GradientsAsGiven):
-    """Mixin for Keras optimizers whose gradients are already summed over the replicas.
+    """Mixin for Keras optimizers with gradients that are already summed over the replicas.
 
     The train step sums them before it clips them (`models.distributed_step`). Keras would sum them
     again, which doubles the communication among devices.
@@ -24,7 +24,7 @@ class SummedGradients(GradientsAsGiven):
 class _OwnRate:
     """Mixin for Keras optimizers that gives some variables a multiple of the learning rate.
 
-    Scaling gradients would have no effect, as Adam and RMSprop divide them by their size. So the
+    Scaling gradients would have no effect, as Adam and RMSprop normalise them. So the
     rate is scaled where it is used: in the update and in the decoupled weight decay.
 
     All weight decay happens here: Keras evaluates the schedule again for each variable, with a

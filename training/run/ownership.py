@@ -64,11 +64,11 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
 
     Args:
         run_dir: The folder.
-        config: The run's configuration, whose `resumed_as` takes over what may change.
-        read_config: Reads that of a folder; a ValueError says what is wrong.
+        config: The run's configuration; its `resumed_as` takes over changes that are allowed.
+        read_config: Reads that of a folder; a ValueError names a fault.
 
     Raises:
-        RunError: It belongs to another configuration, of which the message names the first key
+        RunError: It belongs to another configuration; the message names the first key
             that differs; its checkpoint was removed, but not its best weights; or it holds an
             average of runs, or something else.
     """
@@ -131,7 +131,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
 
     Args:
         run_dir: The folder: new, empty, or of the same average.
-        like: The run whose files it copies but for weights and configuration.
+        like: The run to copy, but for weights and configuration.
         config: Content of its configuration.
         shares: Run -> its share.
 

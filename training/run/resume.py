@@ -23,13 +23,13 @@ from training.run.signals import SIGNALS, Interrupts
 from training.run.strategy import heard, of_chief, on_chief
 
 LOWER_IS_BETTER = ("nll", "error")
-"""Dev scores of which a lower one is better; of all others a higher one is."""
+"""Dev scores that are better if lower; all others are better if higher."""
 
 
 def monitors(monitor: str) -> tuple[str, ...]:
     """Returns the dev scores that decide about an epoch, the first that is defined.
 
-    A score that comes earlier decides against one that comes later: the nll chooses among epochs
+    An earlier score decides against a later one: the nll chooses among epochs
     only while no epoch has a BLEU or CIDEr above 0.
     """
     return tuple(dict.fromkeys((monitor, "cider", "nll")))
@@ -52,7 +52,7 @@ def monitored(logs: Mapping[str, float], monitor: str) -> tuple[int, float]:
 
 
 class CheckpointAndStop(keras.callbacks.Callback):
-    """Keeps the best weights and the last state, and stops early, by the monitored dev score.
+    """Keeps the best weights and the last state, and stops early, for the monitored dev score.
 
     It saves the state every `checkpoint_steps` steps, after the last step of an epoch and after
     its validation. The best weights are written before that last checkpoint: a process killed
@@ -62,7 +62,7 @@ class CheckpointAndStop(keras.callbacks.Callback):
 
     Args:
         checkpoints: The run's.
-        progress: Where the run stands; it moves.
+        progress: The place in the run; it moves.
         config: The training loop.
         steps: Steps of a whole epoch.
         best_weights: The file of the best weights.
@@ -163,7 +163,7 @@ def train_epochs(
         batches_from: Returns the endless batches from an epoch and a step of it on.
         epochs: Epochs of the run.
         steps: Steps of a whole epoch.
-        progress: Where the run stands; a `CheckpointAndStop` among the callbacks moves it.
+        progress: The place in the run; a `CheckpointAndStop` among the callbacks moves it.
         callbacks: Run in their order.
 
     Raises:

@@ -14,7 +14,7 @@ SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C"}
 
 
 class Interrupted(KeyboardInterrupt):
-    """The process was told to stop; no `except Exception` catches it.
+    """The process has to stop; no `except Exception` catches it.
 
     Attributes:
         status: Exit status, 128 plus the signal's number.
@@ -28,7 +28,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Context in which SIGTERM and SIGINT raise `Interrupted`: at once, or when released.
+    """Context where SIGTERM and SIGINT raise `Interrupted`: at once, or when released.
 
     A second signal meets Python's default handlers and ends the process without waiting.
 
@@ -85,7 +85,7 @@ class Interrupts:
 
 
 def exit_status(command: Callable[[Interrupts], object]) -> int:
-    """Runs a command that can be told to stop; see `sat_tf.util.commands.exit_status`.
+    """Runs a command that signals stop; see `sat_tf.util.commands.exit_status`.
 
     Returns:
         0; 2 after bad input; 128 plus the signal's number if it was stopped.

@@ -3,7 +3,7 @@
 `--strategy multi_worker` is TensorFlow's `MultiWorkerMirroredStrategy`, with `TF_CONFIG` as its
 documentation has it: the same command on every machine, with a run folder that all of them see.
 The first worker is the chief: it alone writes that folder, captions the dev images and prints. A
-worker that is missing or dies ends the others by the timeout of TensorFlow's coordination service.
+worker that is missing or dies ends the others on timeout of TensorFlow's coordination service.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from training.data.batches import Shard
 T = TypeVar("T")
 
 LISTEN_STEPS = 10
-"""Steps between two occasions on which workers tell each other of a signal."""
+"""Steps between two exchanges of signals among workers."""
 
 _workers: tf.distribute.MultiWorkerMirroredStrategy | None = None
 
@@ -98,7 +98,7 @@ def on_chief(function: Callable[..., T]) -> Callable[..., T | None]:
 
 
 def summed(values: Sequence[float]) -> list[float]:
-    """Sums numbers over the workers, each of which waits for the others."""
+    """Sums numbers over the workers, which wait for each other."""
     if _workers is None:
         return [*values]
     return _workers.reduce("SUM", tf.constant(values, tf.float64), axis=None).numpy().tolist()

@@ -26,7 +26,7 @@ class AttentionTargets:
     Attributes:
         maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
-        skipped: What was left out, for a message.
+        skipped: Omissions, for a message.
     """
 
     maps: np.ndarray
@@ -38,7 +38,7 @@ class AttentionTargets:
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
-        """Shape and dtype of what `read` returns, by its name in a batch."""
+        """Shape and dtype of `read`'s tensors, by name in a batch."""
         cells = int(np.prod(self.maps.shape[1:]))
         return {ATTENTION_TARGETS: tf.TensorSpec([None, None, cells], tf.float16)}
 

@@ -52,7 +52,7 @@ class WordPredictions:
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
-        """Shape and dtype of what `read` returns, by its name in a batch."""
+        """Shape and dtype of `read`'s tensors, by name in a batch."""
         kept = [None, None, self.words.shape[1]]
         return {
             PREDICTED_WORDS: tf.TensorSpec(kept, tf.int32),
@@ -79,7 +79,7 @@ class WordPredictions:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Writes the predictions as a compressed `.npz`, in which `about` is JSON."""
+        """Writes the predictions as a compressed `.npz`, with `about` as JSON."""
         about = {"format": _FORMAT, "captions": self.captions}
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)

@@ -30,7 +30,7 @@ def reward_objective(
     vocabulary: Vocabulary,
     language: str,
 ) -> RewardObjective:
-    """Makes the objective of captions that are sampled by the other settings of a search."""
+    """Makes the objective of captions that are sampled with the other settings of a search."""
     score = reward_of(reward, table, vocabulary, language)
     search = dataclasses.replace(search, max_length=reward.max_length)
     return RewardObjective(score, reward.samples, attention, search)
@@ -148,7 +148,7 @@ class MeteorReward:
     """METEOR of single captions under their image's training captions, 0 to 10.
 
     As in an evaluation. Unlike `CiderReward` it does not see `<end>`, and a caption that breaks off
-    loses only by the words that it lacks.
+    loses only for missing words.
 
     Args:
         table: The captions; images as in `table.image_index`.

@@ -28,14 +28,14 @@ def check_there(data: DataSet, data_dir: Path | None) -> None:
 
 
 class Source:
-    """A data set whose layout was read once, and which gives its splits.
+    """A data set with its layout read once; gives the splits.
 
     Args:
         data: The data set and how to read it.
         data_dir: Folder of the user's copy, or TensorFlow Datasets' folder; unused for drawn data.
 
     Attributes:
-        files: The caption files and lists that were read, as far as the data set tells.
+        files: The caption files and lists that were read, as far as the data set names them.
         split: Loads a split, "train", "dev" or "test".
 
     Raises:

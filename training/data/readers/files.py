@@ -1,4 +1,4 @@
-"""The caption files of a folder: which they are, in which form, and which files are not read."""
+"""The caption files of a folder: names, forms, and files that are not read."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def read_captions(path: Path, columns: tables.Columns, images: ImageFolder) -> C
     """Reads a caption file in its form, or the pairs of a folder.
 
     Raises:
-        OtherFormError: It is in none, or does not tell which of its texts are the captions.
+        OtherFormError: It is in none, or does not say which texts are the captions.
         DataError: It cannot be read.
     """
     if path.is_dir():

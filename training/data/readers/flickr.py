@@ -1,4 +1,4 @@
-"""Flickr8k and Flickr30k in the folder layouts in which they are published.
+"""Flickr8k and Flickr30k in their published layouts.
 
     Flickr8k
         Flicker8k_Dataset/*.jpg                           (or Flickr8k_Dataset)
@@ -10,7 +10,7 @@
         results_20130124.token                            NAME.jpg#K<TAB>caption
         dataset_flickr30k.json                            Karpathy's splits
 
-Karpathy's files contain the captions too, so the caption file may be missing beside one.
+Karpathy's files contain the captions too, so the caption file may then be missing.
 
 References:
     Hodosh, Young and Hockenmaier (2013), "Framing Image Description as a Ranking Task"; Young et

@@ -101,7 +101,7 @@ def read(data_dir: Path, data: DataSet) -> tuple[tuple[Path, ...], Callable[[str
     Returns the caption files and lists that were read, and a function that gives a split by name.
 
     Raises:
-        DataError: There is no caption file, or several that could be it; one cannot be read; a
+        DataError: The caption file is missing, or several could be it; one cannot be read; a
             name is that of several images; or splits contradict each other.
     """
     images = ImageFolder(data_dir / (data.image_dir or ""))

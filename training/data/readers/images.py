@@ -1,4 +1,4 @@
-"""The images of a folder, found by the names that caption files give them."""
+"""The images of a folder, found under the names in caption files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from training.data.readers.records import CaptionFile, Record, split_in
 
 
 def is_image(name: str) -> bool:
-    """Returns whether a file is an image by its name."""
+    """Returns whether a file's name is an image's."""
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
@@ -43,7 +43,7 @@ class ImageFolder:
         root: Folder that names start from.
 
     Raises:
-        DataError: There is no such folder.
+        DataError: The folder does not exist.
     """
 
     def __init__(self, root: Path) -> None:
@@ -66,11 +66,11 @@ class ImageFolder:
         return frozenset(_stem(posixpath.basename(name)) for name in self.names)
 
     def match(self, written: str, beside: str = "") -> Match:
-        """Finds the image that a caption file in the folder `beside`, below the root, means.
+        """Finds the image that a caption file in a folder below the root means.
 
         That is the path as written, from that folder or from the root; or else the only file of
         that name, or of that stem. Its folders may not be others than those written, as one of the
-        two paths ends with the other; unless what is written is an address, or on another machine.
+        two paths ends with the other; unless the text is an address, or a path of another machine.
 
         Raises:
             DataError: Several files have the name.
@@ -116,7 +116,7 @@ class ImageFolder:
 
     @functools.cached_property
     def _by_stem(self) -> dict[str, list[str]]:
-        """The images by the last part of their names without suffix, in small letters."""
+        """The images by stem: last part of the name without suffix, in small letters."""
         found: dict[str, list[str]] = defaultdict(list)
         for name in self.names:
             found[_stem(posixpath.basename(name)).lower()].append(name)

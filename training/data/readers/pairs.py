@@ -31,7 +31,7 @@ _TEXTS = (".txt", ".text")  # webdataset takes them for the same
 
 
 def texts_of(names: Collection[str]) -> dict[str, str]:
-    """Returns each image with a text of its own: its name -> the name of the text."""
+    """Returns each image with a text: its name -> the name of the text."""
     stems = {name: os.path.splitext(name)[0] for name in names if is_image_name(name)}
     texts = ((name, stem + end) for name, stem in stems.items() for end in _TEXTS)
     return {name: text for name, text in texts if text in names}
@@ -73,7 +73,7 @@ def read_tar(path: Path) -> CaptionFile:
     """Reads a webdataset shard: KEY.jpg with KEY.txt; images without a text have no caption.
 
     Raises:
-        DataError: It is no plain tar, two members have one name or key, or no image has a text.
+        DataError: It is not a plain tar, two members have one name or key, or no image has a text.
     """
     places: dict[str, tuple[int, int]] = {}
     try:

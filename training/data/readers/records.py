@@ -1,6 +1,6 @@
 """Records of a caption file, and the rules for the text in them.
 
-A reader is a function from a file to `CaptionFile`. It takes what is in the file as it stands or
+A reader is a function from a file to `CaptionFile`. It takes the content of the file unchanged or
 refuses it: anything that could be read in two ways is an error that says how to decide.
 """
 
@@ -64,11 +64,11 @@ _SAMPLE = 10_000  # captions, evenly spread, in which doubts are looked for
 
 
 class OtherFormError(DataError):
-    """A file is in none of the forms that are read, or does not tell which of its texts count."""
+    """A file is in none of the forms that are read, or does not say which texts count."""
 
 
 def other_form(path: Path, found: str) -> OtherFormError:
-    """Makes the error that says what was found, what is read, and where the recipes are."""
+    """Makes the error that names the content, the forms that are read, and the recipes."""
     return OtherFormError(
         f"{path}: found {found}; expected {FORMS}. For other forms, see {RECIPES}."
     )
@@ -102,7 +102,7 @@ class CaptionFile:
 def finished(
     path: Path, records: Iterable[Record], notes: Sequence[str] = (), unclear: str = ""
 ) -> CaptionFile:
-    """Checks that a file has records, and that what they hold are whole captions."""
+    """Checks that a file has records, and that they hold whole captions."""
     records, notes = tuple(records), list(notes)
     if not records:
         raise OtherFormError(f"{path} holds no image.")
@@ -269,7 +269,7 @@ def lines(path: Path) -> list[tuple[int, str]]:
 
 
 def parse_json(text: str, path: Path, place: str = "the whole file") -> Any:
-    """Parses JSON in which the keys of each object differ.
+    """Parses JSON; the keys of each object must differ.
 
     Raises:
         DataError: It is not JSON, or a key occurs twice in an object; the message names it.

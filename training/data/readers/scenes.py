@@ -2,7 +2,7 @@
 
 Needs no file and no network. Example `i` of a split depends on `(seed, split, i)` alone; its
 layout and captions do not depend on the image size. The marks around the objects share their
-colours, so that the colours in an image do not tell what its objects are. The colour-shape pairs
+colours, so that the colours in an image do not betray its objects. The colour-shape pairs
 of `HELD_OUT` occur in `dev` and `test` only, as often as any other pair.
 
 All images share the same five sentence frames, and the order of the objects is visible,
@@ -318,7 +318,7 @@ def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
 
 
 def place_marks(rng: np.random.Generator, objects: tuple[SceneObject, ...]) -> tuple[Mark, ...]:
-    """Places marks that touch neither boxes nor each other; fewer if there is no room."""
+    """Places marks that touch neither boxes nor each other; fewer if space is short."""
     wanted = int(rng.integers(_MARK_COUNT[0], _MARK_COUNT[1] + 1))
     kinds = rng.integers(len(MARKS), size=wanted)
     colours = rng.integers(len(_COLOUR_NAMES), size=wanted)
@@ -354,11 +354,11 @@ def relation(first: Box, second: Box) -> str:
 def describe(objects: Sequence[SceneObject]) -> tuple[tuple[str, ...], tuple[Phrase, ...]]:
     """Writes the five captions of a scene, and each noun phrase of each with its box.
 
-    A caption chains the objects from left to right by their relations, within its frame: with one
+    A caption chains the objects from left to right through relations, within its frame: with one
     visible order, a captioner learns early to look for the next object.
 
     Args:
-        objects: One to three, in any order, whose relations are clear.
+        objects: One to three, in any order, with clear relations.
     """
     there = sorted(objects, key=lambda item: item.x)
     captions, phrases = [], []

@@ -178,16 +178,16 @@ def _ends(names: Collection[str]) -> dict[str, str]:
 
 
 def place_of(name: str) -> float:
-    """Returns the place of a name in [0, 1), by its SHA-256."""
+    """Returns the place of a name in [0, 1), from its SHA-256."""
     digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return ((digest - 8) % 10 + digest / 2**64) / 10
 
 
 def hashed_split(name: str, places: Sequence[float] = TENTHS) -> str:
-    """Chooses a split by the place of a name.
+    """Chooses a split from the place of a name.
 
     Dev is below the first of `places`, test below the second, train below the third, then dev
-    again, and so on; what is after the last has the next split in turn.
+    again, and so on; places after the last have the next split in turn.
     """
     return _TURNS[bisect_right(places, place_of(name)) % len(_TURNS)]
 

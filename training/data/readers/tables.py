@@ -1,6 +1,6 @@
 """Tables of captions: CSV and its relatives, JSON lines, a JSON list of records, Parquet.
 
-Columns are found by the names of `ROLES`, or given by `--data.columns`. If neither tells, the error
+Columns are found under names of `ROLES`, or given by `--data.columns`. Otherwise the error
 ends with the flag to add, filled in with the columns that look right.
 """
 
@@ -167,7 +167,7 @@ def _refuse_swallowed(
     """Checks that no text between quotation marks holds rows of the table.
 
     A mark that is not closed takes in everything up to the next one. The lines within a cell look
-    like rows if the name of an image stands between separators.
+    like rows if the name of an image is between separators.
     """
     for line, row in rows:
         for cell in row:
@@ -231,7 +231,7 @@ def read_parquet(path: Path, columns: Columns, known: Set[str]) -> CaptionFile:
 def _parquet_column(path: Path, file: Any, field: Any) -> Sequence[Any]:
     """Reads the cells of a column; those of images are their names and `StoredImage`s.
 
-    An image without a name of its own, or with that of another one, is named by its row.
+    An image without a name, or with that of another one, is named after its row.
     """
     from pyarrow import types
 
@@ -328,7 +328,7 @@ def _records(path: Path, rows: Rows, chosen: Chosen) -> Iterator[Record]:
 def choose(
     path: Path, names: Sequence[str], rows: Rows, columns: Columns, known: Set[str]
 ) -> Chosen:
-    """Finds the columns by their names.
+    """Finds the columns by name.
 
     Raises:
         DataError: A given column is not there.
