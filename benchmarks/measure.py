@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: the command line, calls that take turns, the machine, tables."""
+"""Shared by benchmarks: the command line, calls that take turns, the machine, tables."""
 
 from __future__ import annotations
 

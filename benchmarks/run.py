@@ -51,7 +51,7 @@ def run(
     """Measures training steps and search.
 
     Args:
-        only: What is measured.
+        only: The measurements.
         shapes: Sizes of captioner and data; toy is for a quick trial.
         repeats: Timed turns of each side; figures are medians.
         batch_sizes: Captions per training batch that each side tries.
@@ -125,7 +125,7 @@ class Batches:
 
     @classmethod
     def of(cls, shape: Shape, side: str, size: int) -> Batches:
-        """Makes batches whose lengths represent those of an epoch."""
+        """Makes batches with lengths that represent an epoch."""
         lengths = models.caption_lengths(_EPOCH)
         if side == "baseline":
             dtype, chosen = "float32", lengths[: ROTATION * size].reshape(ROTATION, size)

@@ -68,7 +68,7 @@ class STNConfig:
     localisation_dim: NonNegativeInt = 50
     """Width of the localisation net's hidden layer, 0 for none."""
     localisation_points: NonNegativeInt = 0
-    """Heat maps, whose centres of mass the localisation net reads too, or alone."""
+    """Heat maps; the localisation net reads their centres of mass too, or alone."""
     filters: Size = 32
     """Width of the classifier's first convolution; the second has twice as many."""
     hidden_dim: Size = 128
@@ -247,11 +247,11 @@ class DigitRunConfig:
     """
 
     recipe: str
-    """Recipe whose settings to start from."""
+    """Recipe with the settings to start from."""
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None
-    """Folder of a finished digit run whose best weights initialize the layers that fit."""
+    """Folder of a finished digit run; its best weights initialize the layers that fit."""
     data: DigitData = field(default_factory=DigitData)
     model: Any = None
     optimizer: BaseOptimizerConfig = field(default_factory=BaseOptimizerConfig)
@@ -279,7 +279,7 @@ class PairsRun(DigitRunConfig):
     """A run on pairs of digits that can learn from single ones first."""
 
     single_epochs: NonNegativeInt = 0
-    """Epochs on single digits first, in a separate run beside this one (RUN_single) that
+    """Epochs on single digits first, in a separate run next to this one (RUN_single) that
     initializes it; none with `--init-from`."""
 
 
@@ -302,7 +302,7 @@ SYSTEMS: dict[str, type[DigitRunConfig]] = {
     "dram": _run(CanvasData, DRAMConfig),
     "pairs_dram": _run(PairData, DRAMConfig, base=PairsRun),
 }
-"""Configuration of the runs of each system, by its name in config.json."""
+"""Configuration of the runs of each system, by name in config.json."""
 
 
 def to_text(config: DigitRunConfig) -> str:
@@ -314,7 +314,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
     """Reads the configuration that a digit system was trained with.
 
     Raises:
-        ValueError: The folder is not a digit run, or comes from another version.
+        ValueError: The folder is not a digit run, or one of another version.
     """
     path = RunFolder(run_dir).config
     values = read_object(path)

@@ -59,7 +59,7 @@ def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> 
             the file that `keras.datasets.mnist` downloads the first time.
 
     Raises:
-        DataError: There is no such file, or the file does not hold digits.
+        DataError: The file does not exist or does not hold digits.
         ValueError: The dev split leaves no digits to train on.
     """
     part = "test" if split == "test" else "train"
@@ -140,7 +140,7 @@ def draw_canvases(
 ) -> Arrays:
     """Draws one digit on each canvas.
 
-    A digit that is not turned stays on the canvas; one larger than the canvas lies in its middle
+    A digit that is not turned stays on the canvas; one larger than the canvas is in its middle
     with its edges cut off. Scraps of random digits are laid over it, in random places.
 
     Returns:
@@ -325,7 +325,7 @@ def scoring_batches(
 ) -> Iterator[dict[str, tf.Tensor]]:
     """Yields the examples of a split, the same in every run and without augmentation.
 
-    There are as many as digits; each digit comes once in each place of an example.
+    There are as many as digits; each digit is once in each place of an example.
     """
     if isinstance(config, JitteredData):
         config = dataclasses.replace(config, shift=0, turn=0.0)

@@ -64,7 +64,7 @@ def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
     """Loads the best weights of a run, in float32.
 
     Raises:
-        RunError: There are no weights yet, or they do not fit.
+        RunError: The weights are missing or do not fit.
     """
     weights = RunFolder(run_dir).best_weights
     if not weights.is_file():

@@ -47,7 +47,7 @@ license: cc-by-sa-3.0
 import digits
 
 reading = digits.load("{name}").read("drawing.png")
-reading.answer, reading.corners  # what it read; where it looked
+reading.answer, reading.corners  # the answer; where it looked
 ```
 
 The files are JSON and arrays of NumPy, a LiteRT graph; nothing in them is executed. `{manifest}`

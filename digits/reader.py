@@ -1,4 +1,4 @@
-"""A published digit model: a drawing in, what it read and where it looked out. No TensorFlow.
+"""A published digit model: a drawing in; its answer and glimpses out. No TensorFlow.
 
 The model is a LiteRT graph that takes `images` float32 `[1, S, S, 1]`, white on black in [0, 1], to
 `corners` `[1, T, 4, 2]`, `patches` `[1, T, h, w, scales]` and `probabilities` `[1, T, K]`: T looks
@@ -92,7 +92,7 @@ class DigitReading:
 
 
 class DigitReader:
-    """A digit model with what its images look like. Threads take turns.
+    """A digit model and the form of its images. Threads take turns.
 
     Args:
         facts: Of the model.
@@ -290,7 +290,7 @@ def _centre_of_mass(drawing: np.ndarray) -> np.ndarray:
 
 
 def _digit_length(mask: np.ndarray, digits: int) -> int:
-    """Longer side of the longest digit, pixels; two digits are told apart by the widest gap."""
+    """Longer side of the longest digit, pixels; the widest gap separates two digits."""
     if digits == 1:
         return max(mask.shape)
     gaps = [(*_widest_gap(mask.any(axis=1 - axis)), axis) for axis in (0, 1)]

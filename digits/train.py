@@ -51,7 +51,7 @@ def parse(argv: list[str]) -> Arguments[Any]:
     """Reads the command line; the recipe decides which flags there are.
 
     Raises:
-        ValueError: There is no such recipe.
+        ValueError: The recipe does not exist.
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

@@ -5,7 +5,7 @@
 trains a captioner on drawn scenes, "a red circle and a blue star", within five minutes on two
 cores, and draws where it looked for each word: soft attention takes the mean of all places by
 their weights, hard attention one place drawn by them (Xu et al., 2015, arXiv:1502.03044). Hard
-attention goes on from what soft attention has learned: to new layers, single draws among 64 places
+attention continues from soft attention's weights: to new layers, single draws among 64 places
 say little.
 """
 

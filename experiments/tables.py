@@ -1,7 +1,7 @@
 """The tables of the documentation, made from the figures in `experiments/*.csv`.
 
 A page holds a table between `<!-- table NAME -->` and `<!-- end of table -->`; with `--write`,
-whatever stands there is replaced by the table of that name.
+the table of that name replaces its content.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """Scores of a run, by their names in reports, shown in one cell with slashes between them."""
+    """Scores of a run, by name in reports, shown in one cell with slashes between them."""
 
     heading: str
     scores: tuple[str, ...]
@@ -238,7 +238,7 @@ def filled(page: Path) -> str:
 
 
 def main() -> int:
-    """Writes the tables into the pages, or names the pages whose tables are out of date."""
+    """Writes the tables into the pages, or names the pages with outdated tables."""
     parser = argparse.ArgumentParser(prog="python -m experiments.tables", description=__doc__)
     parser.add_argument("--write", action="store_true", help="rewrite the pages")
     write = parser.parse_args().write

@@ -1,7 +1,7 @@
 """Caption many images on Spark: `python -m serving.bulk --input photos --output captions`.
 
 Workers caption over LiteRT graphs, without TensorFlow, and write Parquet. Spark tries a task of a
-worker that dies again and drops what it wrote, so each image has exactly one row.
+worker that dies again and drops its output, so each image has exactly one row.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from serving.channel import Connection, ServingError
 _BATCH = 8  # images of a request
 
 Outputs = Mapping[str, np.ndarray]
-"""Outputs of an export by their names."""
+"""Outputs of an export by name."""
 
 _DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
 _LIMITS = ("familiarity", "confidence")
@@ -74,7 +74,7 @@ class CaptionClient:
     Args:
         connection: The server.
         model: The model's name there.
-        label: A version by its label, such as `stable` or `canary`; the latest by default.
+        label: The label of a version, such as `stable` or `canary`; the latest by default.
 
     Raises:
         OSError: A certificate file cannot be read.
@@ -112,7 +112,7 @@ class CaptionClient:
         """Captions images, in as many requests as they need.
 
         Args:
-            images: Files, or their contents. A photograph is turned upright by its EXIF before it
+            images: Files, or their contents. A photograph is turned upright by EXIF before it
                 is sent, and converted if servers do not decode its format.
 
         Returns:
@@ -130,7 +130,7 @@ class CaptionClient:
 
         Args:
             contents: Image files as `sat_tf.images.pillow.read_upright` returns them, sent as they
-                are; a text, why there is none, comes back in its place.
+                are; a text, why there is none, takes its place.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
@@ -186,7 +186,7 @@ def _text(content: bytes) -> str:
 
 
 def read_caption(values: Outputs, row: int, version: int) -> ServedCaption:
-    """Reads one image's row of the outputs of `serving_default`, by their names."""
+    """Reads one image's row of the outputs of `serving_default`, by name."""
     texts = [_text(text) for text in values["captions"][row]]
     scores = [float(score) for score in values["scores"][row]]
     count = int(values["lengths"][row, 0])
@@ -220,7 +220,7 @@ class Arguments:
     model: str = "captioner"
     """The model's name there."""
     label: str | None = None
-    """A version by its label, stable or canary; the latest by default."""
+    """Label of a version, stable or canary; the latest version by default."""
     out: Path | None = None
     """Folder of attention figures, NAME-served.png; none are drawn without it."""
     json: bool = False

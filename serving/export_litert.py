@@ -39,7 +39,7 @@ class Arguments:
     out: Path | None = None
     """Folder of the graphs; RUN/graphs or captioners/NAME/graphs by default."""
     precision: Literal["float32", "float16", "int8"] | None = None
-    """Weights of the graphs; int8 quantises activations too, as it goes. By default int8 with
+    """Weights of the graphs; int8 quantises activations too. By default int8 with
     `--photographs`, else float32; a published captioner's own."""
     photographs: Path | None = None
     """Folder of training photographs: int8 takes back what rounding moves on 128 of them."""
@@ -91,7 +91,7 @@ def run(arguments: Arguments) -> None:
 
 
 def _as_seen(folder: Path, captioner: TrainedCaptioner) -> Iterator[np.ndarray]:
-    """Yields 128 photographs of a folder as the encoder sees them; names what is skipped."""
+    """Yields 128 photographs of a folder as the encoder sees them; names skipped files."""
     files = image_files([folder])
     for path in files[:: max(len(files) // _MEASURED, 1)][:_MEASURED]:
         try:

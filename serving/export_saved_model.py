@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> None:
-    """Loads the run, exports it, prints what is inside."""
+    """Loads the run, exports it, prints the contents."""
     check_fields(arguments.search)
     run_dir = arguments.run_dir
     print(f"Loading {run_dir} and building its graph, half a minute ...", flush=True)

@@ -1,13 +1,13 @@
 """Export captioners as a static page: `python -m serving.export_web --run-dir RUN ...`.
 
-The captioners run in the visitor's browser by their own LiteRT graphs. The folder suits any static
+The captioners run in the visitor's browser, over their LiteRT graphs. The folder suits any static
 host:
 
-index.html, page.json        the page, and what it shows
+index.html, page.json        the page, and its contents
 offline.js                   keeps it for the time without a network
 assets/ samples/ litert/     its scripts, its samples with their captions, LiteRT's runtime
-models/                      packed graphs and words, each named by its content; cards
-NOTICES.md                   whose work is in it
+models/                      packed graphs and words, each named by content; cards
+NOTICES.md                   notices of others' work
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _POLICY = (
 _NOTICES = """# Notices
 
 `index.html`, `offline.js`, `assets/` and the captioners in `models/`: sat_tf, MIT licence; a card
-beside each captioner says what it learned from.
+next to each captioner names its training data.
 
 `litert/`: {runtime} from npm, Copyright Google LLC, Apache License 2.0, unchanged but for one
 import in `index.js` and for compression. The package has no licence file; this is the one of
@@ -74,7 +74,7 @@ ai-edge-litert, the same runtime for Python:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write captioners as a page whose captions are made in the visitor's browser."""
+    """Write captioners as a page that captions in the visitor's browser."""
 
     run_dir: tuple[Path, ...] = ()
     """Run folders, published captioners' folders or names, side by side."""
@@ -115,7 +115,7 @@ def write_site(
     Args:
         out: The folder; one that this function wrote before is replaced.
         runs: Captioners side by side, see `sat_tf.load`.
-        digits: Published digit models of a page of their own.
+        digits: Published digit models of a page for digits.
         runtime: Archive of `RUNTIME`; None takes it from npm.
 
     Returns:
@@ -208,7 +208,7 @@ def _add_runtime(folder: Path, archive: bytes) -> None:
 
 
 def _add(draft: Path, name: str, captioner: LiteRTCaptioner) -> dict[str, Any]:
-    """Adds a captioner by its graphs; returns what its page knows of it."""
+    """Adds a captioner's graphs; returns the page's facts about it."""
     from serving.model_card import write_site_card
 
     words, config, limits = captioner.vocabulary, captioner.config, captioner.limits
@@ -246,7 +246,7 @@ def _add(draft: Path, name: str, captioner: LiteRTCaptioner) -> dict[str, Any]:
 
 
 def _named(draft: Path, stem: str, content: bytes, ending: str) -> str:
-    """Writes a file named by its content; returns its path in the site."""
+    """Writes a file named by content; returns its path in the site."""
     path = f"models/{stem}-{_sha256(content)[:16]}.{ending}"
     _write(draft / path, content)
     return path
@@ -277,7 +277,7 @@ def _add_page(
 def _add_samples(
     folder: Path, runs: dict[str, Path], captioners: Mapping[str, LiteRTCaptioner]
 ) -> list[dict[str, str]]:
-    """Adds the samples with their captions by the graphs; returns what the page says of them."""
+    """Adds the samples with captions from the graphs; returns the page's facts about them."""
     samples, files = samples_of(runs) if runs else ([], {})
     for name, content in files.items():
         image, answers = decode(content), []

@@ -1,6 +1,6 @@
 """Serve an export on this machine without Docker: `python -m serving.local_server EXPORT_DIR`.
 
-A stand-in for TF Serving in development and tests: Predict, metadata, status and health of one
+Replaces TF Serving in development and tests: Predict, metadata, status and health of one
 version, over TensorFlow's C++ session. New versions, labels, batching, TLS and REST are TF
 Serving's alone.
 """
@@ -40,7 +40,7 @@ class Arguments:
     model: str = "captioner"
     """The name callers ask for."""
     grace_seconds: Annotated[float, Range(0, 86_400)] = 30.0
-    """Time for calls in flight once the server is told to stop."""
+    """Time for calls in flight once the server has to stop."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The model card of an export, SavedModel or LiteRT: what it is, how good, how to call it."""
+"""The model card of an export, SavedModel or LiteRT: contents, scores, how to call it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ compared among the captions of one image only.
 
 ## Before others can reach it
 
-- Whoever reaches the gRPC port can make TF Serving load any model it can read
+- Anyone who reaches the gRPC port can make TF Serving load any model it can read
   (`ModelService.HandleReloadConfigRequest`; there is no flag against it). Keep the port on this
   machine or behind a proxy that lets `Predict` alone through, or ask for client certificates.
 - With server-side batching (`--enable_batching`), requests that are joined must agree in every
@@ -55,7 +55,7 @@ compared among the captions of one image only.
 
 
 def _facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> dict[str, str]:
-    """Describes what is baked into an export, and its size."""
+    """Describes the settings of an export, and its size."""
     config, (height, width) = captioner.config, captioner.grid
     encoder = config.encoder
     attention, unit = config.attention.kind, captioner.vocabulary.unit
@@ -85,7 +85,7 @@ def write_card(
     search: SearchConfig,
     functions: Mapping[str, tf.types.experimental.ConcreteFunction],
 ) -> None:
-    """Writes the card into a SavedModel, of which these are the signatures."""
+    """Writes the card into a SavedModel with these signatures."""
     path = version / CARD_FILE
     path.parent.mkdir(exist_ok=True)
     parts = [
@@ -112,7 +112,7 @@ def write_site_card(path: Path, captioner: LiteRTCaptioner) -> None:
 
 def _inside(rows: Mapping[str, str]) -> tuple[str, str]:
     lines = (f"| {name} | {value} |" for name, value in rows.items())
-    return "## What is inside", "\n".join(["| option | value |", "| --- | --- |", *lines])
+    return "## Contents", "\n".join(["| option | value |", "| --- | --- |", *lines])
 
 
 def _table_of_tensors(name: str, function: tf.types.experimental.ConcreteFunction) -> str:

@@ -1,6 +1,6 @@
 """TF Serving's Predict, metadata, status and health for one version of a model, over gRPC.
 
-The generated servicers are not used: grpcio never lets go of a call whose request it cannot
+The generated servicers are not used: grpcio never releases a call with a request that it cannot
 parse, so requests arrive here as bytes. A method that is not listed is answered UNIMPLEMENTED.
 """
 
@@ -189,7 +189,7 @@ class Servable:
     """A SavedModel in its own session, warmed up.
 
     Args:
-        path: The version's folder, named by its number.
+        path: The version's folder; its name is a number.
 
     Attributes:
         version: The number.

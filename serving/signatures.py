@@ -29,7 +29,7 @@ MODEL_NAME = "captioner"
 SERVING_DEFAULT = "serving_default"
 """Image files in, captions with the attention of the best out."""
 PIXELS = "pixels"
-"""The same for pixels, for callers whose images are not files, such as frames of a video."""
+"""The same for pixels, for callers with images that are not files, such as frames of a video."""
 EVERY_BEAM = "every_beam"
 """Image files in, with the words and the attention of every hypothesis."""
 CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
@@ -227,7 +227,7 @@ def _best(outputs: Outputs) -> Outputs:
 
 
 def _batch(inputs: tf.Tensor, name: str, rank: int) -> tf.Tensor:
-    """Returns `inputs`, or fails with an error that says what is wrong with the batch."""
+    """Returns `inputs`, or fails with an error that names the batch's fault."""
     inputs = tf.ensure_shape(inputs, [None] * rank)
     message = f"Received an empty batch as `{name}`: expected at least one image"
     with tf.control_dependencies([tf.debugging.assert_positive(tf.shape(inputs)[0], message)]):

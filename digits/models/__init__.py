@@ -70,7 +70,7 @@ class DigitModel(TrainableModel):
         return f"{names[label]}, read as {names[predicted]}"
 
     def saved_layers(self) -> dict[str, keras.layers.Layer]:
-        """Returns the layers of the model by the names of its attributes."""
+        """Returns the layers of the model by attribute name."""
         # Keras' bookkeeping is in attributes that begin with an underscore.
         return {
             name: value

@@ -1,7 +1,7 @@
-"""Images seen in part: bilinear sampling; where glimpses look, what is seen there, how it is read.
+"""Images seen in part: bilinear sampling; places of glimpses, their patches, reading them.
 
 Axes: a point is (x, y), x to the right along a row of pixels, y DOWN the rows. Normalised, -1 is
-the centre of the first pixel and +1 that of the last: pixel i of N lies at `-1 + 2 i / (N - 1)`.
+the centre of the first pixel and +1 that of the last: pixel i of N is at `-1 + 2 i / (N - 1)`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Aim(NamedTuple):
     """A location chosen from a state."""
 
     activation: tf.Tensor
-    """`[B, 2]`, whose tanh is the mean; its gradient does not saturate."""
+    """`[B, 2]`, the mean before tanh; its gradient does not saturate."""
     mean: tf.Tensor
     """`[B, 2]`, mean of the policy, in (-1, 1)."""
     location: tf.Tensor
@@ -198,7 +198,7 @@ def given_locations(
         config: Settings of the model.
         rows: B, number of images.
         seed: int32 `[2]`.
-        random_share: Share of the rows whose glimpses are all in random places.
+        random_share: Share of the rows with all glimpses in random places.
 
     Returns:
         Normalised locations `[T, B, 2]`, and bool `[T, B]`, true where they are used.

@@ -53,7 +53,7 @@ class Glimpses(NamedTuple):
     log_prob: tf.Tensor
     """`[B, T]`, of the location drawn; meaningless where the location was given."""
     activation: tf.Tensor
-    """`[B, T, 2]`, whose tanh is the policy's mean; meaningless where the location was given."""
+    """`[B, T, 2]`, the policy's mean before tanh; meaningless where the location was given."""
     aiming: tf.Tensor
     """`[B, T, N]`, the state from which each location was drawn."""
     drawn: tf.Tensor
@@ -114,7 +114,7 @@ class RecurrentAttention(DigitModel):
             images: `[B, image_size, image_size, 1]`.
             seed: int32 `[2]`, stateless.
             sample: Draw locations; False takes the means of the policy.
-            random_share: Share of the images whose glimpses are in random places.
+            random_share: Share of the images with glimpses in random places.
         """
         rows, locations = tf.shape(images)[0], fold_in(seed, 0)
         given, is_given = given_locations(self.config, rows, locations, random_share)
@@ -228,7 +228,7 @@ class DRAM(RecurrentAttention):
 
     `r1_n = LSTM(g_n, r1_{n-1})`, `r2_n = LSTM(stop_gradient(r1_n), r2_{n-1})`,
     `l_{n+1} ~ N(E(r2_n), std^2 I)`, `y = softmax(O(r1_N))`; `r1_0 = 0`, `r2_0 = C(coarse image)`,
-    or zero without context. The context tells where to look, not what is there: the classifier
+    or zero without context. The context shows where to look, not the digits: the classifier
     sees nothing of the upper network, which learns, with the context, from the policy's gradient
     alone; that gradient ends at r1 (Ba et al., 2014, arXiv:1412.7755).
     """

@@ -29,10 +29,10 @@ class SpatialTransformer(keras.layers.Layer):
     """Rectifies images by affine maps: `theta = f_loc(U)`, `V = transform(U, theta)`.
 
     The localisation net has convolutions of 5 x 5, each after a mean over 2 x 2 pixels, then a
-    hidden layer, the centres of mass of heat maps, or both. The hidden layer can tell how a digit
+    hidden layer, the centres of mass of heat maps, or both. The hidden layer can see how a digit
     is turned, but would have to learn its place separately for every place; a heat map finds it
     in any. The last layer, `theta`, starts as the constant identity, moved to the mean of the
-    heat maps' centres if there are any, which lie near the middle at first.
+    heat maps' centres if there are any, which are near the middle at first.
 
     Args:
         image_size: Side of the square images `[B, image_size, image_size, 1]`, pixels.
@@ -148,7 +148,7 @@ class STN(DigitModel):
         return self.classifier(hidden), seen
 
     def read(self, images: tf.Tensor) -> Reading:
-        """Reads images in one look: V, and where its corners lie in the image."""
+        """Reads images in one look: V, and its corners in the image."""
         seen, theta = self.attention(images)
         # The outer edges of the output's pixels, half a pixel beyond their centres.
         reach = 1.0 + 1.0 / (self.config.output_size - 1)

@@ -55,7 +55,7 @@ class Captioner:
             `viewer_data`, with `unknown` words if it is an explanation.
 
         Raises:
-            ValueError: The file is no image, is too large, or the sentence cannot be read.
+            ValueError: The file is not an image, is too large, or the sentence cannot be read.
         """
         image = decode(content)
         with self._turn:
@@ -104,7 +104,7 @@ def _shown(image: Image.Image) -> str:
 
 
 def named(folders: Sequence[Path]) -> dict[str, Path]:
-    """Names models by their folders; a repeated name gets -2, -3, ..., but none of another."""
+    """Names models after their folders; a repeated name gets -2, -3, ..., but none of another."""
     names = [path.name for path in map(Path.resolve, folders)]
     found: dict[str, Path] = {}
     for first, folder in zip(names, folders, strict=True):
@@ -120,7 +120,7 @@ def facts_of(runs: dict[str, Path]) -> dict[str, Any]:
     """Returns what the page asks for first.
 
     These are `models`, their `kinds` of attention, whether each is the user's `own`, and sentences
-    on what they know, `notes` and `about`.
+    on their training data, `notes` and `about`.
     """
     configs = {name: _config(run) for name, run in runs.items()}
     drawn = [name for name, c in configs.items() if c.get("data", {}).get("name") == "scenes"]
