@@ -12,7 +12,7 @@ PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
 
 
 def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
-    """Builds a folder in one process; the others wait for it, and get a copy of their own."""
+    """Builds a folder in one process; the others wait for it, and get a copy."""
     folder = factory.mktemp(name)
     if not PARALLEL:
         build(folder)

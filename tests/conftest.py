@@ -42,7 +42,7 @@ def _split_cpu(count: int) -> None:
 
 
 def _keep_kernels() -> None:
-    """Keeps TensorFlow's kernels and compiled graphs, which it drops at each new seed of its own.
+    """Keeps TensorFlow's kernels and compiled graphs, which it drops at each new seed.
 
     Making them again for each test took a quarter of the time. Nothing is drawn by that seed: our
     operations and Keras' are stateless, from seeds that Python draws.

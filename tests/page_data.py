@@ -16,5 +16,5 @@ def embedded(page: str) -> dict[str, Any]:
 
 
 def decode_map(word: dict[str, Any], peak: float, grid: Sequence[int]) -> np.ndarray:
-    """The map of a word, whose largest value in the caption is `peak`."""
+    """The map of a word; the largest value in the caption is `peak`."""
     return np.frombuffer(base64.b64decode(word["map"]), np.uint8).reshape(grid) / 255 * peak

@@ -21,7 +21,7 @@ TINY = (
 
 
 def made_up(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels: each label has a pattern of its own."""
+    """Images and labels: each label has its pattern."""
     patterns = np.random.default_rng(0).integers(0, 200, [10, 28, 28])
     rng = np.random.default_rng(seed)
     labels = rng.permutation(count) % 10

@@ -32,7 +32,7 @@ def model_of(system: str):
 
 
 def drawing(side: int = 200) -> np.ndarray:
-    """Two bars, one beside the other."""
+    """Two bars next to each other."""
     pixels = np.zeros([side, side], np.uint8)
     pixels[side // 4 : 3 * side // 4, side // 4 : side // 4 + 12] = 255
     pixels[side // 3 : 3 * side // 4, 3 * side // 5 : 3 * side // 5 + 12] = 255

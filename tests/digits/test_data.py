@@ -1,4 +1,4 @@
-"""MNIST, what is drawn of it, and batches that depend on their position alone."""
+"""MNIST, images drawn from it, and batches that depend on their position alone."""
 
 import numpy as np
 import pytest

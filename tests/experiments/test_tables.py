@@ -30,7 +30,7 @@ def test_the_tables_of_the_pages_are_those_of_the_figures():
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory) -> dict[str, list[list[str]]]:
-    """The commands of each experiment, as a stand-in for Python saw them."""
+    """The commands of each experiment, as a substitute for Python saw them."""
     folder = tmp_path_factory.mktemp("stub")
     stub = folder / "python"
     stub.write_text('#!/bin/sh\nshift\nIFS="\t"\necho "$*" >> commands\n')

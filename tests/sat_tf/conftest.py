@@ -12,14 +12,14 @@ from tests.sat_tf.tiny_runs import write_run
 
 @pytest.fixture(scope="session")
 def run_of(tmp_path_factory) -> dict[str, Path]:
-    """The folder of a run by its kind of attention."""
+    """Kind of attention -> the folder of a run."""
     folder = tmp_path_factory.mktemp("runs")
     return {kind: write_run(folder / kind, kind) for kind in ("soft", "hard", "none")}
 
 
 @pytest.fixture(scope="session")
 def loaded(run_of) -> dict[str, TrainedCaptioner]:
-    """The captioner by its kind of attention."""
+    """Kind of attention -> the captioner."""
     return {kind: sat_tf.load(path) for kind, path in run_of.items()}
 
 

@@ -1,4 +1,4 @@
-"""Canaries: the private names of Keras that `sat_tf.compat` stands on do what it needs."""
+"""Canaries: the private names of Keras that `sat_tf.compat` uses do as it needs."""
 
 import keras
 import numpy as np

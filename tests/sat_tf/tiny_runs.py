@@ -42,7 +42,7 @@ def write_random(
     facts: Mapping[str, Any] = MappingProxyType({}),
     scale: float = 1.0,
 ) -> Path:
-    """Writes a run of random weights, of which those of the decoder's matrices are scaled."""
+    """Writes a run of random weights; the decoder's matrices are scaled."""
     config = from_dict(CaptionerConfig, values)
     path.mkdir(parents=True)
     folder = RunFolder(path)

@@ -63,7 +63,7 @@ def write_run(
     encoder: dict | None = None,
     vocabulary: Vocabulary | None = None,
 ):
-    """The folder of a finished run whose random weights tell images apart."""
+    """The folder of a finished run with random weights that distinguish images."""
     decoder = {"embedding_dim": 8, "attention_dim": 8, "hidden_dim": 16}
     search = {"beam": 3, "max_length": 6, "length_power": 0.7}
     if attention["kind"] == "hard":  # so that one of the kinds has the layer, and consensus
@@ -169,7 +169,7 @@ def load_call(version: Path) -> Callable[..., dict[str, np.ndarray]]:
 
 
 def texts_of(value: np.ndarray) -> np.ndarray | list:
-    """An output, whose texts are `str`."""
+    """An output, with texts as `str`."""
     if value.dtype != object:
         return value
     return np.vectorize(bytes.decode, otypes=[object])(value).tolist()

@@ -5,7 +5,7 @@ import socket
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different ports of the loopback interface that nobody listens on now."""
+    """Returns different free ports of the loopback interface."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [probe.getsockname()[1] for probe in probes]

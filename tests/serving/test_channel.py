@@ -1,4 +1,4 @@
-"""Calls to a server that is away, comes back, is slow or refuses; encryption."""
+"""Calls to a server that is away, returns, is slow or refuses; encryption."""
 
 import contextlib
 import shutil
@@ -27,7 +27,7 @@ def predict(connection: Connection, image: bytes = b"\xff\xd8") -> str:
 
 @dataclass
 class Failing:
-    """A model server whose first calls fail.
+    """A model server that fails its first calls.
 
     Attributes:
         calls: Seconds that each call had left.

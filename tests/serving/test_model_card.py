@@ -1,4 +1,4 @@
-"""The card says what was exported, how good it is and how to call it."""
+"""The card names the exported captioner, its scores and how to call it."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_the_card_lists_signatures_with_their_shapes(exports):
 
 @pytest.fixture
 def evaluated(exports, tmp_path, monkeypatch):
-    """A captioner whose run has an evaluation, measured with its own search."""
+    """A captioner of a run with an evaluation, measured with its own search."""
     captioner = exports["soft"].captioner
     folder = tmp_path / "run" / "evaluation" / "dev"
     folder.mkdir(parents=True)

@@ -18,7 +18,7 @@ def modes_of(version) -> dict[str, set[int]]:
 
 
 def write_files(draft) -> None:
-    """Writes what nobody else may read."""
+    """Writes a file that others may not read."""
     before = os.umask(0o077)
     (draft / "variables").mkdir(parents=True)
     for name in ("saved_model.pb", "variables/variables.index"):

@@ -57,7 +57,7 @@ class Toy(tf.Module):
 
 
 def _every_beam(resize: str):
-    """A signature of which clients ask how photographs are fitted."""
+    """A signature that tells clients how to fit photographs."""
 
     def every_beam(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"resize": tf.fill(tf.shape(image_bytes), resize)}
@@ -85,7 +85,7 @@ def _hold(image_bytes: tf.Tensor) -> tf.Operation:
 
 
 def _never() -> tf.Tensor:
-    """Waits for a queue that nobody fills, until the call's deadline."""
+    """Waits for a queue that stays empty, until the call's deadline."""
     queue = tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shapes=[[]])
     return tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.int32])[0]
 

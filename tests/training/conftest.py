@@ -35,7 +35,7 @@ CORRUPT = "train4.jpg"
 
 @dataclass(frozen=True)
 class TinyPhotographs:
-    """A run on photographs, with what it was made from."""
+    """A run on photographs, with its sources."""
 
     run_dir: Path
     data_dir: Path
@@ -57,7 +57,7 @@ def fine_tuned() -> tuple[str, ...]:
 
 @pytest.fixture
 def unvalidated(monkeypatch):
-    """Trains without dev scores, whose search takes a third of a tiny run; epochs get better."""
+    """Trains without dev scores, as their search takes a third of a tiny run; epochs get better."""
     skip_validation(monkeypatch)
 
 
@@ -66,7 +66,7 @@ def _without_meteor(request, monkeypatch):
     """Hides METEOR from every test, unless its file sets `USES_METEOR`.
 
     Through the test's own `monkeypatch`: two that undo the same name undo it in turn only if they
-    were made in turn, and what is left otherwise hides METEOR from all later tests.
+    were made in turn, and leftovers hide METEOR from all later tests.
     """
     if not getattr(request.module, "USES_METEOR", False):
         hide_meteor(monkeypatch)
@@ -126,7 +126,7 @@ def make_photographs():
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory) -> TinyPhotographs:
-    """An epoch on stored annotations of photographs, one of which is no image."""
+    """An epoch on stored annotations of photographs and a file that is not an image."""
 
     def train(folder: Path) -> None:
         data_dir = write_photographs(folder / "flickr8k")

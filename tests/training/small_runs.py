@@ -48,7 +48,7 @@ def train(
     say: Callable[[str], Any] = quiet,
     callbacks: tuple[keras.callbacks.Callback, ...] = (),
 ) -> TrainedCaptioner:
-    """Trains such a run; the callbacks run last, feature stores go beside the run's folder."""
+    """Trains such a run; the callbacks run last, feature stores are next to the run's folder."""
     config, found = read(run_dir, *flags, data_dir=data_dir, say=say)
     return command.train(config, found, strategy, say=say, callbacks=callbacks)
 

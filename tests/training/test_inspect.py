@@ -1,4 +1,4 @@
-"""Inspecting data before training: what is counted and named, and when training cannot start."""
+"""Inspecting data before training: counts and names, and when training cannot start."""
 
 import contextlib
 import io

@@ -37,7 +37,7 @@ def write_holiday(folder: Path) -> None:
 
 @pytest.fixture
 def shell(tmp_path):
-    """Runs a block in a folder where the tutorial's `holiday` lies."""
+    """Runs a block in a folder with the tutorial's `holiday`."""
     write_holiday(tmp_path / "holiday")
     (tmp_path / "keras" / "models").mkdir(parents=True)
     network = keras.applications.MobileNetV2(

@@ -1,4 +1,4 @@
-"""Digit models on replicas, of which one may get no images."""
+"""Digit models on replicas; one may get no images."""
 
 import keras
 import numpy as np

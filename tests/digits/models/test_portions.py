@@ -85,7 +85,7 @@ def flat(gradients) -> np.ndarray:
 
 
 def test_the_expected_gradient_is_the_bound_s(monkeypatch):
-    """Every way to draw, weighed by its probability, against `d E[log p(y|s)]` by enumeration."""
+    """Every way to draw, weighed with its probability, against `d E[log p(y|s)]` by enumeration."""
     model = make_model(2, attention="hard", samples=2)
     batch, slots = make_batch(np.array([[9, 1]])), 3
 

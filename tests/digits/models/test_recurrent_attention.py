@@ -43,7 +43,7 @@ def test_random_locations_of_the_warm_up_teach_the_policy_nothing():
 
 
 def half_right(model, data):
-    """The batch with labels of which every other one is the model's answer."""
+    """The batch with labels; every other one is the model's answer."""
     logits = model(data["images"], SEED).logits.numpy()
     labels = (logits.argmax(axis=-1) + [0, 1, 0, 1]) % logits.shape[-1]
     return data | {"labels": tf.constant(labels, tf.int32)}

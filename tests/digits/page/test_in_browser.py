@@ -32,7 +32,7 @@ def open_page(browser):  # noqa: F811
 
 
 def draw(page, *points: tuple[float, float]) -> None:
-    """Draws a line through points, shares of the paper, by the mouse."""
+    """Draws a line through points, shares of the paper, with the mouse."""
     box = page.locator("#paper").bounding_box()
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in points]
     page.mouse.move(*places[0])

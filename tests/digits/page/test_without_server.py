@@ -17,7 +17,7 @@ DRAWINGS = 12
 
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory) -> dict[str, DigitReader]:
-    """The pretrained models, and one whose first glimpse is in a random place."""
+    """The pretrained models, and one with its first glimpse in a random place."""
     random = publish(tmp_path_factory.mktemp("readers") / "random", "ram")
     return {name: digits.load(name) for name in digits.names()} | {"random": digits.load(random)}
 

@@ -1,4 +1,4 @@
-"""Files are read upright, in a format that `decode` reads, however broken what stands beside it."""
+"""Files are read upright, in a format that `decode` reads, however broken the metadata."""
 
 import io
 import struct

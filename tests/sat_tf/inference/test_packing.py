@@ -68,7 +68,7 @@ def archive(**arrays: np.ndarray) -> bytes:
 
 
 def huge() -> bytes:
-    """An array of three bytes whose header says that there are 10^12."""
+    """An array of three bytes with a header of 10^12."""
     entry, file = io.BytesIO(), io.BytesIO()
     header = {"descr": "|i1", "fortran_order": False, "shape": (10**12,)}
     np.lib.format.write_array_header_1_0(entry, header)

@@ -1,4 +1,4 @@
-"""Published models: found by name, checked when loaded, downloaded from a Hub; those that ship."""
+"""Published models: found by name, checked when loaded, from a Hub; the pretrained ones."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""From a run's folder to captions: what was saved comes back, or a clear error; forms of images."""
+"""From a run's folder to captions: saved values return, or a clear error; forms of images."""
 
 import hashlib
 import shutil

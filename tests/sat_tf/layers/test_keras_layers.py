@@ -249,7 +249,7 @@ def test_locations_are_drawn_anew_without_a_seed(wrap):
 
 
 def test_seeds_that_are_handed_in_leave_no_trace():
-    """Neither in the layer's variables nor in the random numbers of what is initialised next."""
+    """Neither in the layer's variables nor in the random numbers of the next initialisation."""
     decoder = make_decoder(**RATES)
     decoder.build(ANNOTATIONS.shape)
     options = {"selection": "sample", "training": True}

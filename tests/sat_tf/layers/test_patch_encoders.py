@@ -178,7 +178,7 @@ def test_trained_position_embeddings_come_back_to_the_bit(tmp_path, image_size):
 
 
 def trained_captioner() -> Captioner:
-    """A captioner whose fine-tuned encoder has another grid than its positions were trained on."""
+    """A captioner with a fine-tuned encoder on another grid than that of its positions."""
     encoder = EncoderConfig(name=NAME, image_size=12, trainable=True)
     decoder = DecoderConfig(embedding_dim=4, attention_dim=4, hidden_dim=8)
     model = Captioner(CaptionerConfig(encoder, decoder), 9, load_encoder_weights=False)

@@ -36,7 +36,7 @@ def make_model(kind="soft", seed=0, **options):
 
 
 def randomise(model, scale=0.5):
-    """A decoder whose captions differ: wide weights, biases too."""
+    """A decoder of captions that differ: wide weights, biases too."""
     rng = np.random.default_rng(5)
     decoder = model.decoder
     decoder.set_weights([scale * rng.normal(size=w.shape) for w in decoder.weights])

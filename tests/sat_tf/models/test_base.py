@@ -12,7 +12,7 @@ from training.run.strategy import make_strategy
 
 
 class SquaredError:
-    """`(w . x - y)^2`, beside a term whose gradient dwarfs it."""
+    """`(w . x - y)^2`, and a term with a gradient that dwarfs it."""
 
     log_names = ("output",)
 
@@ -26,7 +26,7 @@ class SquaredError:
 
 
 class Line(TrainableModel):
-    """`y = w . x`, and a layer whose gradient is clipped separately."""
+    """`y = w . x`, and a layer with a gradient that is clipped separately."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -61,7 +61,7 @@ def terms_of(objective, taught, targets=TARGETS, baseline=None, **given):
 
 
 class Prescribed:
-    """Stands for the multinoulli and draws what it is told, a place a row at each step."""
+    """Replaces the multinoulli and draws given places, one a row at each step."""
 
     def __init__(self, paths):
         self.left = list(np.transpose(paths))

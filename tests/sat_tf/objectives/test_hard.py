@@ -42,9 +42,9 @@ def entropy_gradient(taught):
 
 @pytest.mark.parametrize("preset", ["paper", "arctic"])
 def test_the_gradients_of_the_paper_and_of_its_code(preset):
-    """The paper rewards a caption by a tenth of its log p, the code by the mean over its words.
+    """The paper rewards a caption with a tenth of its log p, the code with the mean over words.
 
-    The code divides neither the reward nor the entropy by the batch: its gradient in alpha is
+    The code divides neither reward nor entropy by batch: its gradient in alpha is
     `(NLL mean over t - b) / 10 s / alpha + 0.002 (log alpha + 1)`.
     """
     taught = random_taught()

@@ -50,7 +50,7 @@ def log_probs(taught):
 
 
 def unordered(samples):
-    """Every tuple of M paths once whatever its order, and in how many orders it comes."""
+    """Every tuple of M paths once whatever its order, and its number of orders."""
     tuples = np.array(list(itertools.combinations_with_replacement(range(len(PATHS)), samples)))
     return tuples, np.array([len(set(itertools.permutations(t))) for t in tuples.tolist()])
 

@@ -1,4 +1,4 @@
-"""Tokens and METEOR by the programs in Java that pycocoevalcap brings."""
+"""Tokens and METEOR of the programs in Java in pycocoevalcap."""
 
 import subprocess
 from collections.abc import Sequence

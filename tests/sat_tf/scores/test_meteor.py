@@ -35,7 +35,7 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java
 
 
 def hard_pairs(count):
-    """Long texts of few words, in which many alignments are as good."""
+    """Long texts of few words, with many alignments that are as good."""
     rng = np.random.default_rng(0)
     words = "a a the the of in on man boy child kid dog dogs puppy runs running next to beside"
     texts = [" ".join(rng.choice(words.split(), rng.integers(12, 30))) for _ in range(2 * count)]
@@ -107,7 +107,7 @@ def test_the_interval_is_that_of_the_score():
 
 
 def row(**counts) -> np.ndarray:
-    """A row of statistics: eight words of which four functional on either side, as told."""
+    """A row of statistics: eight words, four functional, on either side, as given."""
     values = np.zeros(23)
     values[:4] = 8, 8, 4, 4
     for name, count in counts.items():
@@ -156,7 +156,7 @@ def test_english_is_split_as_its_normaliser_does(text, words, monkeypatch):
 
 @pytest.fixture
 def small_tables(tmp_path, monkeypatch):
-    """A pycocoevalcap with a few words, and a cache of its own."""
+    """A pycocoevalcap with a few words, and another cache."""
     tables = {
         "function/english.words": "a\nthe\n",
         "synonym/english.synsets": "big\n1 2\nlarge\n2\nmouse\n7\nrat\n7\n",

@@ -147,7 +147,7 @@ def test_word_log_probs_are_the_models_and_sum_to_the_log_prob_of_the_caption(be
 
 
 def ending_after(lengths) -> TreeModel:
-    """A model of one image per length, all of whose captions have that length."""
+    """A model of one image per length, with captions of that length only."""
     model = TreeModel(seed=17, images=len(lengths))
     logits = model.log_probs.copy()
     for image, length in enumerate(lengths):

@@ -54,7 +54,7 @@ class TreeModel:
         return log_probs, state, auxiliary
 
     def step_with_constants(self, tokens, state, constants):
-        """`step`, told by its constants rather than by its state which image it is for."""
+        """`step` with the image in its constants rather than in its state."""
         rows = tf.size(tokens) // tf.size(constants["image"])
         image = tf.repeat(constants["image"], rows)
         log_probs, state, auxiliary = self.step(tokens, state | {"image": image})

@@ -1,4 +1,4 @@
-"""The local server's command: flags, a process of its own, SIGTERM."""
+"""The local server's command: flags, another process, SIGTERM."""
 
 import contextlib
 import os

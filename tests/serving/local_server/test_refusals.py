@@ -25,7 +25,7 @@ def refused(call, request) -> tuple[grpc.StatusCode, str]:
 
 
 def with_input(value, alias: str = "image_bytes") -> predict_pb2.PredictRequest:
-    """A request whose only input is this tensor."""
+    """A request with this tensor as its only input."""
     request = predict_request()
     request.inputs.clear()
     request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))

@@ -1,4 +1,4 @@
-"""Captions of uploads over HTTP; whatever goes wrong, in words and with a fitting status."""
+"""Captions of uploads over HTTP; failures, in words and with a fitting status."""
 
 import base64
 import importlib.util

@@ -1,4 +1,4 @@
-"""The page as a person meets it: a photograph in, maps on it; keys, a phone, what goes wrong."""
+"""The page as a person meets it: a photograph in, maps on it; keys, a phone, failures."""
 
 import numpy as np
 import pytest

@@ -15,7 +15,7 @@ SIZE = 16
 
 
 def drawn(count: int, side: int = SIZE) -> tuple[Example, ...]:
-    """Images whose every pixel is their index, except for a bright left column."""
+    """Images with their index in every pixel, except for a bright left column."""
     examples = []
     for index in range(count):
         pixels = np.full([side, side, 3], index, np.uint8)

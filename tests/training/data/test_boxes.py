@@ -65,7 +65,7 @@ def example(*captions, name="1_a0.jpg"):
 
 
 def words_placed(phrases, *examples):
-    """(example, caption) -> the words at each place; and what was left out."""
+    """(example, caption) -> the words at each place; and omissions."""
     placed, dropped = place_phrases(examples, phrases)
     found = {}
     for (image, caption), of_caption in placed.items():

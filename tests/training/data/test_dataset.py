@@ -1,4 +1,4 @@
-"""Splits; and the record of a run's data: what was read comes back, what changed is named."""
+"""Splits; and the record of a run's data: it is read again, and changes are named."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SPLITS = ["train", "train", "dev", "train", "test"]
 
 @pytest.fixture
 def folder(tmp_path):
-    """Five images in a folder of their own, one without a file and one without a caption."""
+    """Five images in a folder, one without a file and one without a caption."""
     folder = tmp_path / "data"
     (folder / "images").mkdir(parents=True)
     rows = []

@@ -1,4 +1,4 @@
-"""Captions from elsewhere: what is read, the same figures, beside a run in a comparison."""
+"""Captions from elsewhere: their forms, the same figures, a comparison with a run."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""The deletion test on a reader whose words depend on known places, and on a tiny run."""
+"""The deletion test on a reader of words that depend on known places, and on a tiny run."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Evaluation of a model whose answers are known."""
+"""Evaluation of a model with known answers."""
 
 import dataclasses
 
@@ -93,7 +93,7 @@ def drawn(reading):
 
 
 class Oracle(Reading):
-    """Attention that lies on the box of the phrase whose head noun comes next."""
+    """Attention on the box of the phrase with the next head noun."""
 
     def words(self, annotations, tokens):
         known = self.captioner.annotate(np.stack([e.image for e in self.split.examples]))

@@ -1,7 +1,7 @@
 """`training.train` in a process that ends at a moment: MOMENT CALL SECONDS, then its flags.
 
 The process gets SIGKILL so many seconds after so many calls of what MOMENT names; `signal` sends
-it the signal whose number stands for the seconds, at once.
+it the signal with that number instead of seconds, at once.
 """
 
 import itertools

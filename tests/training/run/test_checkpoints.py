@@ -43,7 +43,7 @@ def everything(model: Captioner) -> list[np.ndarray]:
 
 
 def step(model: Captioner) -> None:
-    """One step, so that slots, counter and baseline are not what they were made as."""
+    """One step, so that slots, counter and baseline have new values."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, [2, 16, 16, 3], np.uint8)
     tokens = np.array([[1, 4, 5, 2], [1, 6, 2, 0]], np.int32)

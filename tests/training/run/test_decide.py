@@ -71,7 +71,7 @@ FROZEN = ("--recipe", "scenes_soft", "--encoder.trainable", "False")
 
 @pytest.fixture(autouse=True)
 def _in_a_folder(tmp_path, monkeypatch):
-    """A folder with a file that is no folder, and with a photograph."""
+    """A folder with a file that is not a folder, and with a photograph."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     Image.new("RGB", [8, 8]).save("photo.png")

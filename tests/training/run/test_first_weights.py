@@ -61,7 +61,7 @@ def test_known_words_keep_their_rows_and_new_ones_are_the_mean_of_all(soft_run):
 
 @pytest.fixture
 def own(tmp_path):
-    """A folder of images with words of their own."""
+    """A folder of images with other words."""
     rows = [(f"{n}.jpg", OWN, "dev" if n < 2 else "train") for n in range(8)]
     folder = tmp_path / "own"
     folder.mkdir()

@@ -73,7 +73,7 @@ def test_tensorboard_finds_the_attention_figures_of_every_epoch(request, kind, e
 
 
 def log(folder, *epochs: int) -> None:
-    """Points of these epochs, in a file of their own."""
+    """Points of these epochs, in another file."""
     writer = tf.summary.create_file_writer(str(folder))
     with writer.as_default():
         for epoch in epochs:

@@ -26,7 +26,7 @@ WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 
 
 def claimed(run_dir: Path, *flags: str) -> None:
-    """Makes a folder that of a run whose data is a vocabulary."""
+    """Makes a folder that of a run with a vocabulary as its data."""
     config = parse([*flags]).config
     claim(run_dir, json.dumps(to_dict(config)), data_records(RunFolder(run_dir), WORDS, {}, 1))
 

@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def train_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list[str]:
-    """A run that dies at each of the moments and is started again; what it says."""
+    """A run that dies at each of the moments and is started again; its output."""
     said: list[str] = []
     for moment in moments:
         with pytest.MonkeyPatch.context() as patch:
@@ -96,7 +96,7 @@ class Model:
 
 
 class Kept:
-    """Checkpoints that remember what was saved."""
+    """Checkpoints that remember saved states."""
 
     def __init__(self):
         self.states = []
@@ -239,7 +239,7 @@ def start(moment: str, call: int, wait: float, *flags: str) -> subprocess.Popen:
 
 
 def plan(kills: int, seed: int) -> list[tuple[str, int, float]]:
-    """Moments, in the order a run comes to them; which call of each, and how long after it."""
+    """Moments, in the order of a run; which call of each, and how long after it."""
     draw = random.Random(seed)
     early, late = ("store", "notes"), ("evaluate", "report")
     moments = [ORDER[k % len(ORDER)] for k in range(kills)]

@@ -94,7 +94,7 @@ def flags(tiny, fine_tuned) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, flags) -> Path:
-    """The folder of a run that two workers took to its end; beside it, one of this process."""
+    """The folder of a run that two workers finished; next to it, one of this process."""
     folder = tmp_path_factory.mktemp("workers")
     train(folder / "one", *flags, callbacks=(Record(folder / "one.npz"),))
     for ended in run_workers(folder, flags):

@@ -35,7 +35,7 @@ def caption(words):
 
 
 def draw(seed=0):
-    """Captions of 1 to 9 words, the frequent ones of all images and some of one's own."""
+    """Captions of 1 to 9 words, the frequent ones of all images and some of each image."""
     rng = np.random.default_rng(seed)
 
     def one(image):
@@ -88,7 +88,7 @@ def test_bleus_counts_and_lengths_are_pycocoevalcaps():
 
 
 class FakeMeteor:
-    """METEOR's place without its tables: what it was asked, and a score from the lengths."""
+    """Replaces METEOR, without tables: keeps its questions, scores from the lengths."""
 
     def __init__(self, language):
         self.asked = []

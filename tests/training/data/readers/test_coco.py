@@ -1,4 +1,4 @@
-"""COCO through TensorFlow Datasets: a small stand-in is prepared and read by number."""
+"""COCO through TensorFlow Datasets: a small substitute is prepared and read by number."""
 
 import io
 
@@ -66,7 +66,7 @@ class StandIn(tfds.core.GeneratorBasedBuilder):
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
-    """Folder in which the stand-in is prepared, once."""
+    """Folder of the substitute, prepared once."""
     return tmp_path_factory.mktemp("tfds")
 
 

@@ -20,7 +20,7 @@ NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """Five images in train, of which one has no file and one no caption; one in dev."""
+    """Five images in train, one without a file and one without a caption; one in dev."""
     for name in (*NAMES, "dev.jpg"):
         if name != "gone.jpg":
             touch(tmp_path / name)
