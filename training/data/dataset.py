@@ -102,13 +102,14 @@ class Dataset:
         }
         yield {"in_files": in_files, "read": read if in_files else {}, "splits": facts}
         for name, split in self.splits.items():
+            numbers = {image_id: number for number, image_id in split.identifiers.items()}
             for one in split.examples:
                 file = self._relative(one.image) if isinstance(one.image, Path) else one.image_id
-                more = {"id": one.identifier, "group": one.group, "sha256": one.sha256}
+                own_id = numbers.get(one.image_id)
+                more = {"id": own_id, "group": one.group, "sha256": one.sha256}
                 more["file"] = None if file == one.image_id else file
                 values = {"image": one.image_id, "split": name, "captions": one.captions}
                 yield values | {key: value for key, value in more.items() if value is not None}
-            numbers = {image_id: number for number, image_id in split.skipped_identifiers.items()}
             for image_id, reason in split.skipped:
                 number = {"id": numbers[image_id]} if image_id in numbers else {}
                 yield {"image": image_id, "split": name, "left_out": reason} | number
@@ -184,7 +185,7 @@ class Record:
                 name,
                 tuple(_example(one, base) for one in used),
                 tuple((one["image"], one["left_out"]) for one in lost),
-                skipped_identifiers={one["id"]: one["image"] for one in lost if "id" in one},
+                identifiers={one["id"]: one["image"] for one in own if "id" in one},
                 **{k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()},
             )
         return cls(path, base, header["read"], splits if header["in_files"] else {}, digests)
@@ -216,7 +217,6 @@ def _example(values: Mapping[str, Any], base: Path) -> Example:
         base / values.get("file", values["image"]),
         tuple(values["captions"]),
         group=values.get("group"),
-        identifier=values.get("id"),
         sha256=values.get("sha256"),
     )
 

@@ -93,7 +93,6 @@ class Example:
     captions: tuple[str, ...]  # as written
     phrases: tuple[Phrase, ...] = ()  # noun phrases with boxes, if the data set has them
     group: str | None = None  # what it must share a split with, if the data set says
-    identifier: str | None = None  # another id of the caption file, such as COCO's number
     sha256: str | None = None  # of the content of its image (hexadecimal), if that was read
 
 
@@ -110,8 +109,8 @@ class Split:
     skipped: tuple[tuple[str, str], ...] = ()  # `(image_id, reason)` of the others
     uncaptioned: tuple[str, ...] = ()  # image files without a caption in any split
     notes: tuple[str, ...] = ()  # sentences on how the caption file was read, where not plain
-    skipped_identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """`Example.identifier` of unusable images -> `image_id`."""
+    identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Other ids that the caption file gives images, such as COCO's numbers -> `image_id`."""
     held_out: str | None = None
     """`DataConfig.held_out` of the same splits if images are added; None if splits are given."""
 
@@ -122,12 +121,6 @@ class Split:
     def captions(self) -> Iterator[str]:
         """The captions of all examples, one after the other."""
         return (caption for example in self.examples for caption in example.captions)
-
-    @property
-    def identifiers(self) -> dict[str, str]:
-        """Other ids that the caption file gives images -> `image_id`."""
-        own = {one.identifier: one.image_id for one in self.examples if one.identifier is not None}
-        return own | dict(self.skipped_identifiers)
 
     @property
     def has_phrases(self) -> bool:

@@ -8,7 +8,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -218,15 +218,23 @@ def read_grounding(path: Path) -> dict[str, dict[str, float]]:
 def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
     """Selects the caption of each example of a split, in its order; leaves out all others.
 
-    If no name is that of an image, names are ids of the caption file, as in COCO's results. An
-    image that cannot be decoded needs no caption.
+    If no name is that of an image, names are ids of the caption file, as in COCO's results, or lack
+    folder and suffix. An image that cannot be decoded needs no caption.
 
     Raises:
-        DataError: Images without a caption.
+        DataError: Images without a caption, or a name that means two images.
     """
     known = [example.image_id for example in split.examples]
     if set(known).isdisjoint(captions):
-        captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
+        stems = {PurePath(name).stem: name for name in known}
+        both = [name for name in captions if name in stems and name in split.identifiers]
+        for name in both:
+            if stems[name] != split.identifiers[name]:
+                two = f"of {split.identifiers[name]} and the name of {stems[name]}"
+                way = f"write names in full, such as {stems[name]!r}"
+                raise DataError(f"{path}: {name!r} is the number {two}; {way}.")
+        full = stems | dict(split.identifiers)
+        captions = {full.get(name, name): text for name, text in captions.items()}
     lacking = [example for example in split.examples if example.image_id not in captions]
     missing = known if len(lacking) == len(known) else [e.image_id for e in lacking if _decodes(e)]
     if missing:

@@ -50,11 +50,17 @@ def test_what_training_caption_prints_is_read():
 
 
 def test_names_may_be_ids_of_the_caption_file():
-    examples = [Example(n, PIXELS, ("c",), identifier=i) for n, i in (("2", "1"), ("b.png", "2"))]
-    split = Split("dev", tuple(examples))
-    assert captions_of(split, {"b.png": "b", "2": "a"}, PATH) == {"2": "a", "b.png": "b"}
-    split = Split("dev", (dataclasses.replace(examples[0], image_id="x/a.jpg"), examples[1]))
-    assert captions_of(split, {"2": "b", "1": "a"}, PATH) == {"x/a.jpg": "a", "b.png": "b"}
+    def split(numbers: dict[str, str]) -> Split:
+        examples = tuple(Example(name, PIXELS, ("c",)) for name in numbers.values())
+        return Split("dev", examples, identifiers=numbers)
+
+    named = split({"1": "2", "2": "b.png"})
+    assert captions_of(named, {"b.png": "b", "2": "a"}, PATH) == {"2": "a", "b.png": "b"}
+    named = split({"1": "x/a.jpg", "2": "b.png"})
+    for written in ({"2": "b", "1": "a"}, {"b": "b", "a": "a"}):
+        assert captions_of(named, written, PATH) == {"x/a.jpg": "a", "b.png": "b"}
+    with pytest.raises(DataError, match="'1' is the number of 2.jpg and the name of 1.jpg; write"):
+        captions_of(split({"1": "2.jpg", "2": "1.jpg"}), {"1": "a", "2": "b"}, PATH)
 
 
 @pytest.mark.parametrize(

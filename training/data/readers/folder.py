@@ -48,13 +48,7 @@ class Folder:
             chosen = chosen[: usable[self.limit - 1] + 1]
         lost = [image for image in chosen if image.lacks]
         examples = [
-            Example(
-                one.name,
-                one.image,
-                tuple(one.captions),
-                group=one.group,
-                identifier=one.identifier,
-            )
+            Example(one.name, one.image, tuple(one.captions), group=one.group)
             for one in chosen
             if not one.lacks
         ]
@@ -66,7 +60,7 @@ class Folder:
                 f"the {name} split",
                 uncaptioned=self.uncaptioned,
                 notes=self.notes,
-                skipped_identifiers={one.identifier: one.name for one in lost if one.identifier},
+                identifiers={one.identifier: one.name for one in chosen if one.identifier},
                 held_out=None if self.places is None else ",".join(map(str, self.places)),
             )
         except DataError as error:
