@@ -171,9 +171,9 @@ def report_page(
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.
         rank_name: Name of the number to sort by.
-        charts: Folded, with the scores: `text`, `x` and `y` (names of the axes), `bars` (`[left,
-            right, height, text]`) or `lines` (`name` and `points`, `[x, y]`), and by choice
-            `diagonal`, which stands for equality.
+        charts: On top, with the main scores: `name`, `text`, `x` and `y` (names of the axes),
+            `bars` (`[left, right, height, text]`) or `lines` (`name` and `points`, `[x, y]`), and
+            by choice `diagonal`, which stands for equality.
     """
     report = {
         "images": list(images),

@@ -147,7 +147,7 @@ const SatViewer = (() => {
   }
 
   // A chart with axes; what points and bars stand for is said when they are pointed at.
-  function chart({ x, y, bars = [], lines = [], diagonal, text }) {
+  function chart({ name, x, y, bars = [], lines = [], diagonal, text }) {
     const [width, height, left, base] = [320, 210, 44, 168];
     const points = lines.flatMap((line) => line.points);
     const places = [...bars.flatMap(([from, to]) => [from, to]), ...points.map(([at]) => at)];
@@ -181,8 +181,7 @@ const SatViewer = (() => {
       line.forEach(([at, value]) => add("circle", { class: `line${n}`, cx: atX(at), cy: atY(value), r: 3.5 }, `${name}, ${x} ${at}: ${value.toPrecision(4)}`));
     });
     add("path", { class: "axis", d: `M${left} 12V${base}H${width - 12}` });
-    const keys = lines.map(({ name }, n) => element("span", { class: `key line${n}` }, name));
-    return element("figure", {}, drawn, element("figcaption", { class: "quiet" }, ...keys, text));
+    return element("figure", { title: text }, drawn, element("figcaption", { class: "quiet" }, name));
   }
 
   // How maps are shown, and which word: common to the viewers of one panel, kept between photographs.
@@ -603,26 +602,26 @@ const SatViewer = (() => {
       this.viewer = element("div");
       this.list = element("ol", { class: "images" });
       this.count = element("p", { class: "quiet", role: "status" });
-      host.replaceChildren(this.viewer, ...this.strip(), ...this.facts(), this.tools(), this.count, this.list);
+      this.charts = [...(report.charts || []), ...this.histogram()];
+      const first = [...this.strip(), ...this.charts.map(chart)];
+      host.replaceChildren(element("div", { class: "first" }, ...first), this.viewer, ...this.facts(), this.tools(), this.count, this.list);
       this.refresh();
       if (report.images.length) this.open(this.shown[0]);
     }
 
-    // The main scores, under the first picture.
+    // The main scores.
     strip() {
       const main = this.report.scores.filter((row) => row.label);
       if (!main.length) return [];
       return [element("dl", { class: "strip" }, ...main.map((row) => element("div", {}, element("dt", {}, row.label), element("dd", {}, row.value, ...(row.interval ? [element("small", { class: "quiet" }, ` ${row.interval}`)] : [])))))];
     }
 
-    // All scores, charts and notes, folded.
+    // All scores and notes, folded.
     facts() {
-      const charts = [...(this.report.charts || []), ...this.histogram()].map(chart);
       const [scores, notes] = [this.scores(), this.notes()];
-      if (!(scores.length + charts.length + notes.length)) return [];
-      const named = [scores.length && "scores", charts.length && "charts", notes.length && "notes"].filter(Boolean);
-      const said = new Intl.ListFormat("en").format(named);
-      return [element("details", { class: "folded" }, element("summary", {}, `All ${said}`), ...notes, element("div", { class: "facts" }, ...scores, ...charts))];
+      if (!(scores.length + notes.length)) return [];
+      const named = [scores.length && "scores", notes.length && "notes"].filter(Boolean);
+      return [element("details", { class: "folded" }, element("summary", {}, `All ${named.join(" and ")}`), ...notes, ...scores)];
     }
 
     scores() {
@@ -632,7 +631,8 @@ const SatViewer = (() => {
     }
 
     notes() {
-      return (this.report.notes || []).map((note) => element("p", { class: "quiet" }, note));
+      const told = this.charts.filter((one) => one.text !== one.name).map(({ name, text }) => `${name}: ${text}`);
+      return [...(this.report.notes || []), ...told].map((note) => element("p", { class: "quiet" }, note));
     }
 
     histogram() {
@@ -643,7 +643,8 @@ const SatViewer = (() => {
       const counts = new Array(24).fill(0);
       values.forEach((value) => counts[Math.min(23, Math.floor((value - low) / wide))]++);
       const bars = counts.map((count, i) => [low + i * wide, low + (i + 1) * wide, count, `${count} images from ${(low + i * wide).toFixed(1)} to ${(low + (i + 1) * wide).toFixed(1)}`]);
-      return [{ x: this.report.rank_name, y: "images", bars, text: `${this.report.rank_name} of ${values.length} images` }];
+      const name = `${this.report.rank_name} of ${values.length} images`;
+      return [{ x: this.report.rank_name, y: "images", bars, name, text: name }];
     }
 
     tools() {

@@ -171,9 +171,12 @@ def test_images_are_sorted_and_searched_on_a_phone_too(open_report):
     page = open_report(page_of())
     page.get_by_label("Order").select_option("best")
     assert page.locator(".images span").first.inner_text() == "a dog runs 11"
+    page.set_viewport_size({"width": 1280, "height": 800})
+    boxes = [one.bounding_box() for one in page.locator(".strip, .chart").all()]
+    assert len(boxes) == 2 and all(box["y"] + box["height"] < 400 for box in boxes)
     assert page.locator(".strip").inner_text().split() == ["BLEU-4", "21.0", "[19.8,", "22.4]"]
     assert not page.get_by_text("A note.").is_visible()
-    page.get_by_text("All scores, charts, and notes").click()
+    page.get_by_text("All scores and notes").click()
     assert page.get_by_text("A note.").is_visible()
     page.get_by_label("Order").select_option("worst")
     assert page.locator(".images span").first.inner_text() == "a dog runs 0"
