@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from benchmarks.models import STEPS, Shape, run_config
 from sat_tf.text.vocabulary import END, PAD, START, UNK
-from training.run.optimizers import make_optimizer
+from training.run.build import make_optimizer
 
 
 class Baseline(keras.Model):

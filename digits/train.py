@@ -18,9 +18,9 @@ import tyro
 
 from digits.config import RECIPES, DigitRunConfig, PairsRun, read_digit_config, to_text
 from sat_tf.inference.run_folder import RunFolder
-from sat_tf.util.commands import check_removed, loading, parse_flags
+from sat_tf.util.commands import check_removed, exit_status, loading, parse_flags
 from sat_tf.util.errors import RunError, invalid_value
-from training.run.signals import Interrupts, exit_status
+from training.run.signals import Interrupts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,8 +69,12 @@ def parse(argv: list[str]) -> Arguments[Any]:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda interrupts: run(parse(given), interrupts))
+
+    def work() -> None:
+        with Interrupts() as interrupts:
+            run(parse(sys.argv[1:] if argv is None else argv), interrupts)
+
+    return exit_status(work)
 
 
 def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
@@ -153,8 +157,8 @@ def train(
     from digits.data import epoch_steps, load_digits, training_batches
     from digits.evaluate import Scorer, load, new_model
     from training.run import logs
+    from training.run.build import make_optimizer
     from training.run.checkpoints import Checkpoints
-    from training.run.optimizers import make_optimizer
     from training.run.ownership import claim
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
 
@@ -195,8 +199,7 @@ def train(
         callbacks = [
             logs.Validate(scorer.scores),
             logs.LearningRate(),
-            logs.TensorBoardScalars(folder.logs),
-            logs.TensorBoardFigures(draw_figures, folder.logs),
+            logs.TensorBoard(folder.logs, draw_figures),
             logs.EpochProgress(fit.epochs, steps),
             CheckpointAndStop(checkpoints, progress, fit, steps, best, stop),
         ]

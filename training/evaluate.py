@@ -76,8 +76,8 @@ class Arguments:
     """Images for bounds and NWGM gap, hard attention only; 100 by default."""
     score_tokens: ScoreTokens | None = None
     """Tokeniser of the scores, see docs/metrics.md; that of the language by default."""
-    figures: NonNegativeInt | None = None
-    """Images on the page; 48 by default."""
+    figures: NonNegativeInt = 48
+    """Images on the page."""
     deletion: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Test by deletion how much each content word depends on where its map is largest, see
     docs/maps.md; half a second per image on two cores."""
@@ -109,9 +109,10 @@ class Arguments:
             owner, usual = "--captions", vars(DataSet())
             flags = {f"data.{k}": v for k, v in vars(self.data).items() if v != usual[k]}
         else:
-            names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
+            names = ("inference", "cache_dir", "bound_images", "boxes")
             owner, flags = "--run-dir", {name: getattr(self, name) for name in names}
             flags |= vars(self.search) | {"deletion": self.deletion or None}
+            flags["figures"] = None if self.figures == Arguments.figures else self.figures
         for name in (name for name, value in flags.items() if value is not None):
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
@@ -170,15 +171,13 @@ def run(arguments: Arguments) -> None:
         check_apart("--out", out, data_dir)
     with loading():
         from sat_tf.inference.load import load_captioner
-        from training.evaluation.evaluation import Request, evaluate_run
+        from training.evaluation.evaluation import evaluate_run
 
     captioner = load_captioner(folder.path)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     config = dataclasses.replace(config, search=arguments.search.over(config.search))
-    names = ("split", "cache_dir", "boxes", "score_tokens", "bound_images", "figures", "deletion")
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    evaluate_run(captioner, config, Request(out, data_dir=data_dir, **given))
+    evaluate_run(captioner, config, dataclasses.replace(arguments, out=out, data_dir=data_dir))
 
 
 def check_deletion(kind: str, language: str, run_dir: Path) -> None:

@@ -7,7 +7,6 @@ images with their captions.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +43,6 @@ from training.run.decide import (
     check_data_dir,
     check_init_from,
     parse_settings,
-    settled,
 )
 from training.run.recipes import NEW_WORDS, RECIPES
 
@@ -99,7 +97,7 @@ def run(arguments: Arguments) -> int:
     check_folder("--out", out)
     with loading():  # TensorFlow takes seconds: wrong flags were reported first
         from training.data.contact_sheet import write_contact_sheet
-    found = survey(settled(config, None, data_dir), data_dir)
+    found = survey(config, data_dir)
     report = found.report
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / REPORT_FILE, report)
@@ -137,7 +135,6 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     from starting is listed under `errors`.
     """
     from training.data.image_loader import check_readable
-    from training.evaluation.scores import note_on_scores
 
     found = Survey({"recipe": config.recipe, "data": config.data.name})
     report, splits = found.report, found.splits
@@ -162,7 +159,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["trainable"], report["weights"] = not found.errors, not missing
     warnings = [*untested, *warnings_of(report["splits"], config)]
     if "train" in splits:
-        warnings += [on_few_images(used, config), note_on_scores(**config.data.splitting)]
+        warnings.append(on_few_images(used, config))
     if missing:
         warnings.append(f"`--recipe {config.recipe}` cannot start here: {missing}")
     report["warnings"] = list(map(as_utf8, filter(None, warnings)))
@@ -192,8 +189,6 @@ def image_figures(split: Split, config: RunConfig) -> tuple[dict[str, Any], dict
         for _, valid in loader.batches(range(len(split)), _BATCH):
             bar.update(len(valid))
     skipped = dict(sorted(loader.skipped.items()))
-    sizes = [size for index, size in loader.sizes.items() if index not in skipped]
-    cropped = config.encoder.resize == "crop"
     without = sum(reason.startswith(NO_FILE) for _, reason in split.skipped)
     return {
         "listed": len(split) + len(split.skipped),
@@ -202,7 +197,6 @@ def image_figures(split: Split, config: RunConfig) -> tuple[dict[str, Any], dict
         "no_captions": len(split.skipped) - without,
         "unreadable": len(skipped),
         "rotated": len(loader.rotated),
-        "mostly_outside": sum(2 * min(size) < max(size) for size in sizes) if cropped else 0,
     }, skipped
 
 
@@ -229,13 +223,10 @@ def caption_figures(words: Any, vocabulary: Any, max_length: int) -> dict[str, A
     split, ids = words.split, words.ids(vocabulary)
     counts = np.array([len(example.captions) for example in split.examples])
     spoken = ids.lengths[ids.lengths > 0]
-    alike = Counter(text for example in split.examples for text in {*example.captions})
     return {
         "captions": len(ids),
         "captions_per_image": _distribution(counts),
         "without_words": len(ids) - len(spoken),
-        "repeated": sum(len(one.captions) - len({*one.captions}) for one in split.examples),
-        "commonest": max(alike.values(), default=0),
         "length": _distribution(spoken),
         "cut": int(np.count_nonzero(spoken > max_length)),
         "unknown_share": np.count_nonzero(ids.flat == UNK) / max(ids.flat.size, 1),
@@ -266,22 +257,12 @@ def warnings_of(splits: dict[str, dict[str, Any]], config: RunConfig) -> Iterato
                 f"{split['no_file']} of {total} of {name} have no file: name the folder of the "
                 "images with `--data.image-dir`."
             )
-        if split["mostly_outside"] > _MANY * split["used"]:
-            yield (
-                f"{counted(split['mostly_outside'], 'image')} of {name} mostly outside the central "
-                "square, which alone is seen: `--encoder.resize squash` takes the whole image."
-            )
         if "captions" not in split:
             continue
         if split["cut"] > _MANY * split["captions"]:
             limit = f"{config.data.max_length} {config.data.unit}"
             longer = "`--data.max-length` and `--search.max-length` allow longer ones"
             yield f"{counted(split['cut'], 'caption')} of {name} cut to {limit}: {longer}."
-        if split["commonest"] > 2 and split["commonest"] > _MANY * split["used"]:
-            yield f"{split['commonest']} images of {name} share one caption."
-        if split["repeated"]:
-            what = "that their images have already: such references count double"
-            yield f"{counted(split['repeated'], 'caption')} of {name} {what}."
         if split["unknown_share"] > _LARGE_UNKNOWN:
             lower = "lower `--data.min-count`, or add captions"
             yield f"{split['unknown_share']:.0%} of the words of {name} are unknown: {lower}."
@@ -297,14 +278,11 @@ _ROWS = {
     "without a caption": "no_captions",
     "unreadable": "unreadable",
     "turned upright (EXIF)": "rotated",
-    "mostly outside the central square": "mostly_outside",
     "captions": "captions",
     "captions per image (min / median / max)": "captions_per_image",
     "words or characters per caption (min / median / max)": "length",
     "captions cut": "cut",
     "captions without a word": "without_words",
-    "captions that their image has already": "repeated",
-    "images with the commonest caption": "commonest",
     "unknown words or characters": "unknown_share",
 }
 

@@ -113,14 +113,10 @@ def check_out(out: Path) -> None:
     """
     if published.manifest_of(out) is not None or not out.exists():
         return
-    found = "is a file"
-    if out.is_dir():
-        others = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
-        if not others:
-            return
-        found = f"has {others[0]}"
-    expected = "a folder that is new, empty or a published model"
-    raise invalid_value("out", expected, f"{out}, which {found}")
+    others = [out] if out.is_file() else [one for one in out.iterdir() if one.name[0] != "."]
+    if others:
+        expected = "a folder that is new, empty or a published model"
+        raise invalid_value("out", expected, f"{out}, which has {min(others).name}")
 
 
 def publish(arguments: Arguments) -> str:

@@ -57,8 +57,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Measures the channels on training images and writes the weights, whole or not at all."""
-    config, out = arguments.config, arguments.out
-    check_files(config.encoder, out)
+    config, encoder, out = arguments.config, arguments.config.encoder, arguments.out
+    check_encoder(encoder)
+    if JOIN not in encoder.name and not encoder.name.startswith((HUB, "vgg")):
+        expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
+        raise invalid_value("--encoder.name", expected, encoder.name, "key")
+    files = weights_files(encoder.weights)
+    if not files or not all(file == "imagenet" or Path(file).is_file() for file in files):
+        expected = "weights files, or `imagenet` for networks of keras.applications"
+        raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
+    if not out.name.endswith(".weights.h5"):
+        raise invalid_value("--out", "a name that ends in .weights.h5", out)
     check_data_dir(config, arguments.data_dir)
     check_file("--out", out)
     with loading():
@@ -67,7 +76,7 @@ def run(arguments: Arguments) -> None:
 
         split = load_split(config.data, "train", arguments.data_dir)
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]
-    examples, encoder = [split.examples[index] for index in order], config.encoder
+    examples = [split.examples[index] for index in order]
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         whole = Path(folder) / out.name
         if arguments.compact:
@@ -82,25 +91,6 @@ def run(arguments: Arguments) -> None:
         f"and deviations of {deviation.min():.2f} to {deviation.max():.2f}, over "
         f"{len(examples):,} images."
     )
-
-
-def check_files(encoder: EncoderConfig, out: Path) -> None:
-    """Checks names before TensorFlow is loaded; errors name the flag."""
-    check_encoder(encoder)
-    parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
-    if len(parts) == 1 and not encoder.name.startswith((HUB, "vgg")):
-        expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
-        raise invalid_value("--encoder.name", expected, encoder.name, "key")
-    files *= len(parts) if len(files) == 1 else 1  # `imagenet`, or one file of all
-    usable = (
-        Path(file).is_file() or (file == "imagenet" and not part.startswith(HUB))
-        for part, file in zip(parts, files, strict=False)
-    )
-    if not files or not all(usable):
-        expected = "weights files, or `imagenet` for networks of keras.applications"
-        raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
-    if not out.name.endswith(".weights.h5"):
-        raise invalid_value("--out", "a name that ends in .weights.h5", out)
 
 
 def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.ndarray]:
@@ -132,9 +122,7 @@ def standardize(
 ) -> None:
     """Writes weights that give annotations mean 0 and deviation 1 in every channel.
 
-    Changes scale and offset of a transformer's final layer normalisation; statistics of the
-    normalisation after backbones side by side; kernel and bias of VGG's layer; its rectified
-    annotations get deviation 1 alone.
+    VGG's, which are rectified, get deviation 1 alone.
 
     Args:
         config: A transformer, VGG or backbones side by side, with their weights and layers.
@@ -146,7 +134,7 @@ def standardize(
     from sat_tf.layers.encoder_names import final_norm
 
     network = _loaded(config)
-    if JOIN in config.name:
+    if JOIN in config.name:  # the normalisation after both
         norm = network.get_layer(STANDARDIZE)
         before = np.sqrt(norm.moving_variance)
         norm.moving_mean.assign(norm.moving_mean + mean * before)

@@ -1,11 +1,11 @@
 """Train a captioner: `python -m training.train --recipe scenes_soft`.
 
 One run from top to bottom: `resolve` decides the configuration, `read_data` gets data to learn
-from, and `train` makes the model, opens its inputs, restores the last checkpoint if there is one,
-trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
+from, `first_model` makes the model, and `train` opens its inputs, restores the last checkpoint if
+there is one, trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.run.config     every setting
-    training.run.build      the model with its first weights and its optimizer
+    training.run.build      the model with its first weights, its objective and its optimizer
     training.run.resume     checkpoints within an epoch, and training of the rest
     training.run.strategy   several processes; the functions used here do nothing special in one
 
@@ -26,16 +26,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from sat_tf.inference.run_folder import RunFolder
-from sat_tf.util.commands import command_line, loading, run_process
+from sat_tf.util.commands import command_line, exit_status, loading, run_process
 from sat_tf.util.files import default_cache_dir
 from training.data.dataset import Dataset
 from training.run.config import RunConfig, read_run_config, to_text
 from training.run.decide import Settings, check, parse_settings, resolve
-from training.run.signals import Interrupts, exit_status
+from training.run.signals import Interrupts
 
 if TYPE_CHECKING:
     import keras
-    import tensorflow as tf
 
     from sat_tf.captioner import Captioner
     from sat_tf.inference.captioning import TrainedCaptioner
@@ -77,8 +76,12 @@ def parse(argv: Sequence[str]) -> Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda interrupts: run(parse(given), interrupts))
+
+    def work() -> None:
+        with Interrupts() as interrupts:
+            run(parse(sys.argv[1:] if argv is None else argv), interrupts)
+
+    return exit_status(work)
 
 
 def run(arguments: Arguments, interrupts: Interrupts) -> None:
@@ -90,6 +93,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
+        from training.run.build import first_model, kept_words_of
         from training.run.ownership import exclusive_lock
         from training.run.strategy import explained, make_strategy, on_chief, summed
     if arguments.deterministic:
@@ -98,31 +102,24 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     strategy = make_strategy(arguments.strategy)
     interrupts.listen()  # a strategy may have replaced the handlers
     with exclusive_lock(run_dir), explained():
-        read = read_data(config, run_dir, cache_dir, data_dir)
-        captioner = train(config, read, strategy, interrupts)
+        words = kept_words_of(config, run_dir)
+        read = read_data(config, run_dir, cache_dir, data_dir, words)
+        model = first_model(config, read.data, read.folder, strategy, on_chief(print))
+        captioner = train(config, read, model, interrupts)
         on_chief(report)(captioner, run_dir, cache_dir, data_dir)
         summed([0.0])  # the others would take a worker that ends early for a lost one
 
 
 @dataclass(frozen=True)
 class Read:
-    """The data of a run, as it was read.
+    """The data of a run, as it was read."""
 
-    Attributes:
-        folder: Everything the run leaves behind.
-        settings: Content of its config.json, the splits of its data fixed.
-        data: Its splits, captions as ids.
-        dataset: The data set that the splits are of.
-        data_dir: The user's copy of it; None for drawn data.
-        cache_dir: Feature stores, shared by runs.
-    """
-
-    folder: RunFolder
-    settings: str
-    data: Data
-    dataset: Dataset
-    data_dir: Path | None
-    cache_dir: Path
+    folder: RunFolder  # everything the run leaves behind
+    settings: str  # content of its config.json, the splits of its data fixed
+    data: Data  # its splits, captions as ids
+    dataset: Dataset  # the data set that the splits are of
+    data_dir: Path | None  # the user's copy of it; None for drawn data
+    cache_dir: Path  # feature stores, shared by runs
 
 
 def read_data(
@@ -130,6 +127,7 @@ def read_data(
     run_dir: Path,
     cache_dir: Path | None = None,
     data_dir: Path | None = None,
+    more_words: Sequence[str] = (),
     say: Callable[[str], Any] = print,
 ) -> Read:
     """Reads the data of a run, from its record if there is one.
@@ -139,13 +137,13 @@ def read_data(
         run_dir: Everything the run leaves behind.
         cache_dir: Feature stores, shared by runs; None for the default.
         data_dir: The user's copy of the data set; None for drawn data.
+        more_words: Words that the captions may lack, see `kept_words_of`.
         say: Receives the messages.
 
     Raises:
         ValueError: The data or the run's folder cannot be used.
     """
     from training.data.inputs import load_data
-    from training.run.build import kept_words_of
     from training.run.ownership import check_run_dir
     from training.run.strategy import check_equal, on_chief
 
@@ -153,8 +151,8 @@ def read_data(
     check_run_dir(run_dir, config, read_run_config)
     on_chief(say)(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     dataset = Dataset.open(config.data, data_dir, cache_dir, folder.dataset)
-    data = load_data(config.data, dataset, kept_words_of(config, run_dir))
-    settings = to_text(config.split_at(data.train.held_out))
+    data = load_data(config.data, dataset, more_words)
+    settings = to_text(config, data.train.held_out)
     check_equal("configuration or data", lambda: f"{settings} {data.fingerprint()}")
     return Read(folder, settings, data, dataset, data_dir, cache_dir)
 
@@ -162,7 +160,7 @@ def read_data(
 def train(
     config: RunConfig,
     read: Read,
-    strategy: tf.distribute.Strategy | None = None,
+    model: Captioner,
     interrupts: Interrupts | None = None,
     say: Callable[[str], Any] = print,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -172,7 +170,7 @@ def train(
     Args:
         config: The run's configuration, `resolve`d.
         read: The data to learn from, see `read_data`.
-        strategy: Distributes work over devices; None for one device.
+        model: That of `first_model`.
         interrupts: Signals that end the run once its state is saved; None ignores them.
         say: Receives the messages.
         callbacks: Called last.
@@ -183,26 +181,18 @@ def train(
     Raises:
         ValueError: A file that the configuration names cannot be used, or training has diverged.
     """
-    import keras
-
     from training.data.inputs import batches_of, describe_inputs, open_inputs
     from training.run import logs
-    from training.run.build import compile_model, describe_model, first_model
-    from training.run.checkpoints import Checkpoints, restore_layers
+    from training.run.build import compile_model, describe_model, objective_of, teachers_of
+    from training.run.checkpoints import Checkpoints
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
     from training.run.strategy import check_equal, distribute, is_chief, on_chief
-    from training.teachers import objective_of, teachers_of
 
     folder, data = read.folder, read.data
     fit, say = config.fit, on_chief(say)
     interrupts = interrupts or Interrupts()
-    keras.utils.set_random_seed(config.seed)
-    objective = objective_of(config, data)
-    model = first_model(config, data, folder.has_checkpoint(), strategy, say)
-    if not model.encoder.trainable:  # its weights are final before its annotations are stored
-        restore_layers(folder.checkpoints, model, [model.encoder])
-
-    inputs = open_inputs(model, data, read.cache_dir, teachers_of(config))
+    objective, teachers = objective_of(config, data), teachers_of(config.attention, fit)
+    inputs = open_inputs(model, data, read.cache_dir, teachers)
     check_equal("readable images", lambda: repr(inputs.contents))
     on_chief(begin)(read, inputs)
     for line in describe_inputs(data, inputs, folder):
@@ -224,8 +214,7 @@ def train(
     for_chief = [
         logs.AttentionCollapseWarning(),
         logs.LearningRate(),
-        logs.TensorBoardScalars(folder.logs),
-        logs.TensorBoardFigures(lambda: dev().figures(), folder.logs),
+        logs.TensorBoard(folder.logs, lambda: dev().figures()),
         logs.EpochProgress(fit.epochs, steps, fit.validation_images or len(data.dev)),
         logs.NoteUnreadable(inputs.of(data), folder.skipped, say),
     ]
@@ -297,12 +286,13 @@ def report(
 ) -> None:
     """Evaluates a trained run on dev, and prints the next commands."""
     from sat_tf.inference.litert_captioner import renew_limits
-    from training.evaluation.evaluation import Request, evaluate_run
+    from training import evaluate
+    from training.evaluation.evaluation import evaluate_run
     from training.inspect import after_training
 
     config, folder = read_run_config(run_dir), RunFolder(run_dir)
-    of_dev = Request(folder.evaluation("dev"), "dev", data_dir, cache_dir, learn_confidence=True)
-    evaluate_run(captioner, config, of_dev)
+    places = {"out": folder.evaluation("dev"), "data_dir": data_dir, "cache_dir": cache_dir}
+    evaluate_run(captioner, config, evaluate.Arguments(run_dir, **places), learn=True)
     renew_limits(folder)
     print(
         f"Caption with it: {command_line('sat_tf.inference.caption', '--run-dir', run_dir)} PHOTO"

@@ -46,6 +46,9 @@ REMOVED: dict[str, str] = {
     "--boxes *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "--attention.teacher *.json": "write COCO's instances as JSON lines, see docs/maps.md",
     "training.compare --score-tokens": "evaluate all runs with it",
+    "training.average --beam": "give it to `training.evaluate` and to exports",
+    "training.average --length-power": "give it to `training.evaluate` and to exports",
+    "training.average --consensus": "give it to `training.evaluate` and to exports",
     "sat-tf extract": "train: `training.train` fills the feature store itself",
     "serving.export_web --precision": "the page takes the captioner's own graphs; make others "
     "with `serving.export_litert --precision {value}`",

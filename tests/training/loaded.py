@@ -14,6 +14,7 @@ from pathlib import Path
 import keras
 
 from training import train as command
+from training.run.build import first_model
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,8 @@ def first_step(flags: list[str]) -> None:
         config = command.resolve(arguments.config, run_dir, arguments.data_dir)
         read = command.read_data(config, run_dir, Path(folder) / "cache", arguments.data_dir)
         callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=stop)]
-        command.train(config, read, callbacks=callbacks)
+        model = first_model(config, read.data, read.folder)
+        command.train(config, read, model, callbacks=callbacks)
 
 
 def loaded() -> dict[str, int]:

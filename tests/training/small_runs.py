@@ -17,7 +17,6 @@ from training import train as command
 from training.evaluation import scores as captions
 from training.run import build, ownership
 from training.run.config import RunConfig, read_run_config
-from training.run.decide import settled
 from training.run.logs import Validate
 from training.train import parse
 
@@ -36,8 +35,15 @@ def read(
     run_dir: Path, *flags: str, data_dir: Path | None = None, say: Callable[[str], Any] = quiet
 ) -> tuple[RunConfig, command.Read]:
     """Reads the data of such a run; returns its configuration, too."""
-    config = settled(parse(["--run-dir", str(run_dir), *flags]).config, run_dir, data_dir)
-    return config, command.read_data(config, run_dir, run_dir.parent / "cache", data_dir, say)
+    places = [
+        "--run-dir",
+        str(run_dir),
+        *([] if data_dir is None else ["--data-dir", str(data_dir)]),
+    ]
+    config = parse([*places, *flags]).config
+    words = build.kept_words_of(config, run_dir)
+    places = run_dir, run_dir.parent / "cache", data_dir
+    return config, command.read_data(config, *places, words, say)
 
 
 def train(
@@ -50,7 +56,8 @@ def train(
 ) -> TrainedCaptioner:
     """Trains such a run; the callbacks run last, feature stores are next to the run's folder."""
     config, found = read(run_dir, *flags, data_dir=data_dir, say=say)
-    return command.train(config, found, strategy, say=say, callbacks=callbacks)
+    model = build.first_model(config, found.data, found.folder, strategy, say)
+    return command.train(config, found, model, say=say, callbacks=callbacks)
 
 
 def scenes_encoder(folder: Path) -> list[str]:

@@ -1,6 +1,5 @@
 """Averaged runs: the mean of their weights, in a folder that everything but training takes."""
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from sat_tf.inference.run_folder import RunFolder, read_config
 from tests.training.run.stopped_runs import weights_of
 from training import average, evaluate, train
-from training.average import resolve_shares
+from training.average import Arguments
 from training.run.checkpoints import unfinished_note
 
 
@@ -46,7 +45,7 @@ def averaged(out: Path, *arguments: object) -> int:
 
 
 def test_weights_are_the_mean_by_the_shares(soft_run, tuned, tmp_path, capsys):
-    flags = ("--shares", "0.25", "0.75", "--beam", "7")
+    flags = ("--shares", "0.25", "0.75")
     assert averaged(tmp_path / "out", soft_run, tuned, *flags) == 0
     first, second, mean = map(weights_of, (soft_run, tuned, tmp_path / "out"))
     assert any(np.any(first[name] != second[name]) for name in first)
@@ -55,8 +54,7 @@ def test_weights_are_the_mean_by_the_shares(soft_run, tuned, tmp_path, capsys):
         expected = 0.25 * first[name].astype(float) + 0.75 * second[name]
         np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7, err_msg=name)
     assert f"0.250  {soft_run}" in capsys.readouterr().out
-    last, search = read_config(tuned), read_config(tmp_path / "out").search
-    assert search == dataclasses.replace(last.search, beam=7)
+    assert read_config(tuned) == read_config(tmp_path / "out")
 
 
 def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, mean, tmp_path, capsys):
@@ -86,12 +84,12 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ca
 def test_a_folder_of_something_else_is_left_alone(soft_run, tuned, mean, tiny, capsys):
     before = weights_of(soft_run)
     assert averaged(soft_run, soft_run, tuned) == 2
-    assert "is not empty and does not hold this average" in capsys.readouterr().err
+    assert "is not empty and not a run" in capsys.readouterr().err
     assert not RunFolder(soft_run).average.exists()
     np.testing.assert_equal(weights_of(soft_run), before)
     assert averaged(mean, tuned, soft_run) == 2
     assert train.main([*tiny, "--init-from", str(soft_run), "--run-dir", str(mean)]) == 2
-    assert "is an average of other runs: choose another folder" in capsys.readouterr().err
+    assert "Choose another folder" in capsys.readouterr().err
 
 
 def test_runs_of_independent_weights_are_refused(soft_run, tmp_path, capsys):
@@ -114,4 +112,4 @@ def test_runs_of_independent_weights_are_refused(soft_run, tmp_path, capsys):
 @pytest.mark.parametrize("names", [(), ("a",), ("a", "a"), ("a", "b/../a")])
 def test_two_different_runs_are_needed(names):
     with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):
-        resolve_shares([Path(name) for name in names], ())
+        Arguments(tuple(map(Path, names)), Path("out"))

@@ -11,7 +11,6 @@ from PIL import Image
 
 from sat_tf.inference import caption
 from sat_tf.inference.caption import COLUMNS, main
-from sat_tf.inference.figures import GLOW
 from tests.image_files import noise
 from tests.page_data import embedded
 
@@ -58,14 +57,6 @@ def test_a_file_that_cannot_be_read_is_told_and_others_are_done(soft_run, photo,
         assert sum(line.startswith(f"{path}: ") for line in lines) == 1
     assert lines[-1] == "2 of 3 images could not be read."
     assert "Traceback" not in said.err
-
-
-def test_files_and_runs_that_do_not_exist_need_no_tensorflow(soft_run, photo, monkeypatch, capsys):
-    monkeypatch.setattr(caption, "load", None)
-    assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
-    assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
-    assert main([str(photo), "--run-dir", "flickr8k_sof"]) == 2
-    assert "did you mean flickr8k_soft?" in capsys.readouterr().err
 
 
 def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys):
@@ -119,16 +110,6 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])
 
 
-def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path):
-    frames = {}
-    for kind in ("expectation", "argmax", "sample"):
-        out = tmp_path / kind
-        flags = ["--run-dir", str(hard_run), "--out", str(out), "--beam", "1"]
-        assert main([str(photo), *flags, "--inference", kind]) == 0
-        frames[kind] = (np.asarray(Image.open(out / "bird.png")) == GLOW).all(-1).sum()
-    assert min(frames["argmax"], frames["sample"]) > frames["expectation"]
-
-
 def test_a_run_that_draws_its_locations_keeps_one_hypothesis(hard_run, photo, tmp_path, capsys):
     run = shutil.copytree(hard_run, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
@@ -142,13 +123,6 @@ def test_a_run_that_draws_its_locations_keeps_one_hypothesis(hard_run, photo, tm
     assert main([*argv, "--beam", "2"]) == 2
     assert "expected 1 with `--inference sample`" in capsys.readouterr().err
     assert main([*argv, "--beam", "2", "--inference", "argmax"]) == 0
-
-
-def test_a_page_does_not_replace_a_photograph(photo, soft_run, capsys):
-    before = photo.read_bytes()
-    assert main([str(photo), "--run-dir", str(soft_run), "--html", str(photo)]) == 2
-    assert "`--html`: expected a file named *.html" in capsys.readouterr().err
-    assert photo.read_bytes() == before
 
 
 def test_a_folder_is_captioned_into_a_table_and_texts(soft_run, photo, tmp_path, capsys):

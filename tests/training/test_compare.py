@@ -102,11 +102,6 @@ def test_attention_is_compared_where_all_have_looked(capsys, soft_run, hard_run,
     assert numbers(compared(capsys, soft_run, copy), "pointing_game")[1] == [-10, -10, -10]
 
 
-def test_the_folder_of_a_report_is_as_good_as_its_run(capsys, soft_run, copy):
-    moved = copy.rename(copy.with_name("moved")) / "evaluation" / "dev"
-    assert numbers(compared(capsys, soft_run, moved), "cider")[1] == [0, 0, 0]
-
-
 def test_notes_are_told_once_with_the_runs_they_are_about(capsys, soft_run, none_run, copy):
     gone = []
 

@@ -11,14 +11,12 @@ import pytest
 from PIL import Image
 
 from tests.training.data.own_images import (
-    CHINESE,
     CORRUPT,
     GERMAN,
     encoded,
     photograph,
     write_csv,
     write_files,
-    write_jsonl,
 )
 from training import train
 from training.data.contact_sheet import IMAGES, write_contact_sheet
@@ -134,21 +132,6 @@ def test_captions_are_counted_and_measured(inspected):
     assert (dev["captions"], dev["without_words"]) == (3, 1)
     assert dev["unknown_share"] == pytest.approx(3 / 8)  # all three words of "über den straßen"
     assert inspected.report["vocabulary"] == {"unit": "words", "size": 11, "kept": 0}
-
-
-def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, capsys):
-    splits = ["train"] * 4 + ["dev"]
-    names = [f"图 {n}.png" for n in range(5)]
-    write_files(tmp_path / "data", {n: encoded(photograph(k), "PNG") for k, n in enumerate(names)})
-    rows = [
-        {"image": n, "captions": CHINESE, "split": s} for n, s in zip(names, splits, strict=True)
-    ]
-    write_jsonl(tmp_path / "data", rows)
-    flags = ("--data.tokens", "characters", "--data.language", "zh")
-    status, said = inspect(capsys, tmp_path / "data", *flags)
-    assert status == 0 and "characters per caption" in said and "Nothing to test on" in said
-    assert "no image of the test split" in said and "not comparable with scores over words" in said
-    assert "use `--data.tokens characters`" not in said
 
 
 def spoil(folder: Path, defect: str) -> None:

@@ -74,7 +74,6 @@ def test_imagenet_weights_are_standardised_as_a_file_s(tmp_path, monkeypatch):
         (["--encoder.name", "resnet50"], "--encoder.name"),
         (["--encoder.name", "vgg19", "--encoder.weights", "None"], "--encoder.weights"),
         (["--encoder.name", "keras_hub:dinov2_small", "--encoder.weights", "x"], "weights file"),
-        (["--encoder.name", "vgg19+keras_hub:dinov2_small"], "weights file"),
     ],
 )
 def test_a_wrong_encoder_is_an_error_that_names_the_flag(capsys, flags, named):

@@ -48,6 +48,11 @@ def test_any_key_is_a_flag_nested_ones_with_dots():
         ("--reward.metric cider --init-from run --fit.jit_compile True", "`--fit.jit_compile`"),
         ("--recipe folder_soft --attention.supervision_weight 1", "`--attention.teacher`"),
         ("--attention.supervision_weight 1 --attention.teacher nowhere", "`--attention.teacher`"),
+        (
+            "--fit.jit_compile True --fit.batch_by image",
+            "expected False with `--fit.batch_by image`",
+        ),
+        ("--data.random_crop 0.1 --encoder.trainable False", "expected 0.0 for a frozen encoder"),
         ("--fit.predictions p.npz", "`--fit.distillation_weight`"),
         ("--fit.distillation_weight 0.5 --fit.predictions nowhere", "`--fit.predictions`"),
         (

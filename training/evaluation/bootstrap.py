@@ -56,17 +56,16 @@ def resampled_means(sums: np.ndarray, sizes: np.ndarray) -> Interval:
     return found
 
 
-def interval_over_images(statistic: Statistic, count: int, measured: int | None = None) -> Interval:
+def interval_over_images(statistic: Statistic, count: int) -> Interval:
     """Computes the interval of any statistic of images.
 
     Args:
         statistic: Maps weights `[S, N]`, how often each image counts, to values `[S]`; NaN for a
             draw that says nothing, which then does not count.
         count: Number of images, N.
-        measured: Number of images that say something; all of them by default.
     """
     estimate = float(statistic(np.ones((1, count)))[0])
-    if (count if measured is None else measured) < FEW:
+    if count < FEW:
         return Interval(estimate, math.nan, math.nan)
     values = np.concatenate([statistic(weights) for weights in resamples(count)])
     values = values[~np.isnan(values)]

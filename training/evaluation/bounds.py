@@ -21,6 +21,8 @@ from training.data.examples import Split
 from training.data.image_loader import InputSource
 from training.evaluation.reading import Reading
 
+BOUND_IMAGES = 100
+"""Images whose bounds are measured by default, one caption each."""
 SAMPLES = 50
 """Sequences of locations drawn per caption."""
 GROUPS = (1, 5, SAMPLES)

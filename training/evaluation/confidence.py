@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 BINS = 15
 _BEYOND_DOUBT = 4.0  # standard deviations of a bin's gap
 
-UNANSWERED = 0.3
-"""Share of the captions, the least sure ones, that `errors_unanswered` leaves out."""
 OF_EACH = 5
 """Captions that are right, and that are not, from which a confidence is learned."""
 _FOLDS = 10
@@ -120,38 +117,6 @@ def calibration_error(found: WordConfidence, bins: int = BINS) -> Interval:
     return Interval(estimate, max(float(low), 0.0), float(high))
 
 
-def confidence_auroc(found: WordConfidence) -> Interval | None:
-    """Computes how well confidence separates right words from wrong ones, with its interval.
-
-    AUROC = 100 P(confidence of a right word > that of a wrong one), ties counting one half: 50 for
-    a confidence that says nothing.
-
-    Returns:
-        Percent; None if all words are right, or none.
-    """
-    right = found.right.astype(bool)
-    if right.all() or not right.any():
-        return None
-    _, image = np.unique(found.image, return_inverse=True)
-    order = np.argsort(found.confidence, kind="stable")
-    confidence, right, image = found.confidence[order], right[order], image[order]
-    starts = np.flatnonzero(np.diff(confidence, prepend=-1.0))  # of each run of equal confidence
-
-    def area(weights: np.ndarray) -> np.ndarray:
-        of_word = weights[:, image]
-        rights = np.add.reduceat(of_word * right, starts, axis=1)
-        wrongs = np.add.reduceat(of_word * ~right, starts, axis=1)
-        below = np.cumsum(wrongs, axis=1) - wrongs / 2.0
-        pairs = rights.sum(axis=1) * wrongs.sum(axis=1)
-        # A draw without right words, or without wrong ones, says nothing.
-        nothing = np.full(pairs.shape, np.nan)
-        share = np.divide((rights * below).sum(axis=1), pairs, where=pairs > 0, out=nothing)
-        return 100.0 * share
-
-    fewer = min(len(np.unique(image[right])), len(np.unique(image[~right])))
-    return interval_over_images(area, int(image.max()) + 1, measured=fewer)
-
-
 def _by_image(found: WordConfidence, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sums words, confidence and right words by image and bin, each `[images, bins]`."""
     ids, image = np.unique(found.image, return_inverse=True)
@@ -211,39 +176,22 @@ def judge(chances: np.ndarray, right: np.ndarray) -> tuple[dict[str, Interval], 
     """Measures chances of being right against outcomes, `[N]` each.
 
     Returns:
-        Percent or points with intervals over images: `captions_right`; `confidence_error`, the
-        calibration error; `confidence_auroc`; `errors_unanswered`, the share of the wrong captions
-        that are among the `UNANSWERED` least sure. And details: `errors_unanswered_most`, what a
-        perfect order would reach, and `risk`, rows of coverage and of wrong captions among the
-        answered, percent.
+        `captions_right`, percent, and `confidence_error`, the calibration error, with intervals
+        over images; and details: `risk`, rows of coverage and of wrong captions among the answered,
+        percent, the least sure ones left out first.
     """
     found, count = right.astype(float), len(right)
-    order = np.argsort(chances, kind="stable")
-    wrong = 1 - found[order]
-
-    def unanswered(weights: np.ndarray) -> np.ndarray:
-        sorted_weights = weights[:, order]
-        ends = np.cumsum(sorted_weights, axis=1)
-        limit = UNANSWERED * ends[:, -1:]
-        share = np.clip(limit - (ends - sorted_weights), 0, sorted_weights)  # of a tie at the limit
-        total = (sorted_weights * wrong).sum(axis=1)
-        nothing = np.full(len(total), np.nan)
-        return 100 * np.divide((share * wrong).sum(axis=1), total, where=total > 0, out=nothing)
-
+    wrong = 1 - found[np.argsort(chances, kind="stable")]
     said = WordConfidence(chances, right, np.arange(count))
     scores = {
         "captions_right": interval_over_images(lambda w: 100 * (w @ found) / w.sum(axis=1), count),
         "confidence_error": calibration_error(said, bins=10),
-        "confidence_auroc": confidence_auroc(said),
-        "errors_unanswered": interval_over_images(unanswered, count),
     }
     risk = []
     for coverage in range(100, 0, -10):
         answered = wrong[count - max(round(count * coverage / 100), 1) :]
         risk.append([coverage, round(100 * float(answered.mean()), 1)])
-    most = 100 * min(UNANSWERED / max(1 - found.mean(), 1e-9), 1)
-    details = {"errors_unanswered_most": round(float(most), 1), "risk": risk}
-    return {name: score for name, score in scores.items() if score is not None}, details
+    return scores, {"risk": risk}
 
 
 MOST = 6000
@@ -337,33 +285,49 @@ def mean_annotations(captioner: TrainedCaptioner, split: Split, source: InputSou
     return np.concatenate(means)[kept]
 
 
-def learn_confidence(
+def weigh(
     captioner: TrainedCaptioner,
     search: SearchConfig,
+    split: str,
     captions: Sequence[Caption],
     right: np.ndarray,
-    path: Path,
-) -> Confidence:
-    """Fits the chance of a caption of being right, and writes it with its quality.
-
-    Only where `no_confidence` gives no reason against it.
+    learn: bool = False,
+) -> tuple[Sequence[Caption], dict[str, Interval], dict[str, Any], list[str]]:
+    """Measures the confidence of captions, see `judge`; that of dev, which fitted it, anew.
 
     Args:
         captioner: Its captions; `familiarity` is known.
         search: The search that found them.
-        captions: One of each dev image.
+        split: Name of the split.
+        captions: One of each image.
         right: Whether each is, bool `[N]`.
-        path: The file.
+        learn: Fit the captioner's confidence to these captions first, and write it to its run.
+
+    Returns:
+        The captions with their confidence; the scores and details of `judge`, empty without a
+        confidence; and a note if none can be learned.
     """
-    evidence = np.array([*map(caption_evidence, captions)])
-    scores, details = judge(cross_validated(evidence, right), right)
-    figures = {name: [round(part, 2) for part in score] for name, score in scores.items()}
-    figures = finite({"images": len(right), **figures, **details})
-    kept = {"search": to_dict(search), "figures": figures}
-    found = fit_confidence(evidence, right, weights=(captioner.weights_sha256,), **kept)
-    write_atomically(path, found.content())
-    captioner.limits = captioner.limits._replace(confidence=found)
-    return found
+    language = captioner.vocabulary.language
+    if learn and (reason := no_confidence(language, captions, right)):
+        return captions, {}, {}, [reason]
+    crossed = learn or (split == "dev" and enough(right))
+    if not learn and any(caption.confidence is None for caption in captions):
+        return captions, {}, {}, []
+    if crossed:
+        evidence = np.array([*map(caption_evidence, captions)])
+        chances = cross_validated(evidence, right)
+    else:
+        chances = np.array([caption.confidence for caption in captions])
+    scores, details = judge(chances, right)
+    if learn:
+        figures = {name: [round(part, 2) for part in score] for name, score in scores.items()}
+        figures = finite({"images": len(right), **figures, **details})
+        kept = {"search": to_dict(search), "figures": figures}
+        found = fit_confidence(evidence, right, weights=(captioner.weights_sha256,), **kept)
+        write_atomically(RunFolder(captioner.path).confidence, found.content())
+        captioner.limits = captioner.limits._replace(confidence=found)
+        captions = captioner.limits.weighed(captions, search)
+    return captions, scores, {"cross_validated": crossed} | details, []
 
 
 def no_confidence(language: str, captions: Sequence[Caption], right: np.ndarray) -> str:
@@ -378,28 +342,3 @@ def no_confidence(language: str, captions: Sequence[Caption], right: np.ndarray)
         f"Confidence is not learned: {int(right.sum())} of {len(right)} dev captions are right, "
         f"and it takes {FEW}, {OF_EACH} of them right and {OF_EACH} not."
     )
-
-
-def judge_captions(
-    confidence: Confidence | None, split: str, captions: Sequence[Caption], right: np.ndarray
-) -> tuple[dict[str, Interval], dict[str, Any]]:
-    """Measures the confidence of captions, see `judge`; that of dev, which fitted it, anew.
-
-    Args:
-        confidence: The captioner's.
-        split: Name of the split.
-        captions: One of each image.
-        right: Whether each is, bool `[N]`.
-
-    Returns:
-        Nothing without a confidence, or if the captions have none.
-    """
-    if confidence is None or any(caption.confidence is None for caption in captions):
-        return {}, {}
-    crossed = split == "dev" and enough(right)
-    if crossed:
-        chances = cross_validated(np.array([*map(caption_evidence, captions)]), right)
-    else:
-        chances = np.array([caption.confidence for caption in captions])
-    scores, details = judge(chances, right)
-    return scores, {"cross_validated": crossed} | details

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,6 @@ from sat_tf.inference.captions import Caption
 from sat_tf.inference.published import read_card
 from sat_tf.inference.run_folder import RunFolder, read_average
 from sat_tf.inference.viewer import common_facts, image_entry, report_page
-from sat_tf.scores.tokens import ScoreTokens
 from sat_tf.util.commands import counted
 from sat_tf.util.fields import to_dict
 from sat_tf.util.files import default_cache_dir, write_atomically
@@ -28,16 +27,10 @@ from training.data.dataset import read_split, recorded_data
 from training.data.image_loader import read_image
 from training.data.inputs import open_input_source
 from training.evaluation.bootstrap import Interval
-from training.evaluation.bounds import SAMPLES, Bounds
-from training.evaluation.confidence import (
-    calibration_error,
-    judge_captions,
-    learn_confidence,
-    no_confidence,
-    reliability,
-)
+from training.evaluation.bounds import BOUND_IMAGES, SAMPLES, Bounds
+from training.evaluation.confidence import calibration_error, reliability, weigh
 from training.evaluation.deletion import SHARES, delete
-from training.evaluation.grounding import BoxGrounding, ground, ground_drawn
+from training.evaluation.grounding import BoxGrounding, ground
 from training.evaluation.reading import Reading
 from training.evaluation.report import (
     HEADLINE,
@@ -52,6 +45,9 @@ from training.evaluation.scores import score_captions
 from training.run.checkpoints import unfinished_note
 from training.run.config import RunConfig
 
+if TYPE_CHECKING:
+    from training.evaluate import Arguments
+
 PAGE_FILE = "index.html"
 MAIN = {"cider": "CIDEr", "bleu_4": "BLEU-4", "pointing_game": "Pointing game", "meteor": "METEOR"}
 """Scores under the first picture, those of the first three that there are."""
@@ -62,32 +58,11 @@ _DIAGRAM = (
     "model is too sure. Wider bars hold more {0}."
 )
 _RISK = (
-    "Wrong captions among those that are answered, by the share that is: the least sure are "
-    "left out first. A caption is right if every content word matches a reference."
+    "The least sure captions are left out first. A caption is right if every content word matches "
+    "a reference."
 )
 MANY_UNKNOWN = 0.1
 """Share of unknown words above which likelihoods say little about captions."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """Scope of an evaluation; the fields are explained in `training.evaluate.Arguments`.
-
-    Attributes:
-        out: Folder of its report.
-        learn_confidence: Learn the captioner's confidence from these captions, and write it.
-    """
-
-    out: Path = Path()
-    split: str = "dev"
-    data_dir: Path | None = None
-    cache_dir: Path | None = None
-    boxes: Path | None = None
-    score_tokens: ScoreTokens | None = None
-    bound_images: int = 100
-    figures: int = 48
-    deletion: bool = False
-    learn_confidence: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +82,17 @@ class Evaluation:
     grounding: BoxGrounding
 
 
-def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Request) -> None:
-    """Evaluates a run on a split; prints the main scores, writes report, captions and page."""
+def evaluate_run(
+    captioner: TrainedCaptioner, config: RunConfig, request: Arguments, learn: bool = False
+) -> None:
+    """Evaluates a run on a split; prints the main scores, writes report, captions and page.
+
+    Args:
+        captioner: The captioner.
+        config: The run's configuration, with the search of the evaluation.
+        request: What is scored and measured; `out` is the folder of the report.
+        learn: Learn the captioner's confidence from these captions, and write it to the run.
+    """
     encoder, cache_dir = config.encoder, request.cache_dir or default_cache_dir()
     record = recorded_data(captioner.path, request.data_dir)
     split = read_split(config.data, request.split, request.data_dir, cache_dir, record)
@@ -119,7 +103,7 @@ def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, request: Reques
     source = open_input_source(captioner.model.encoder, encoder.resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
-    found = evaluate(reading, config.data, config.search, request, boxes)
+    found = evaluate(reading, config.data, config.search, request, boxes, learn)
     report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
@@ -147,8 +131,9 @@ def evaluate(
     reading: Reading,
     data: DataConfig,
     search: SearchConfig,
-    request: Request = Request(),
+    request: Arguments,
     boxes: PlacedBoxes | None = None,
+    learn: bool = False,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
@@ -158,6 +143,7 @@ def evaluate(
         search: How captions are searched for.
         request: The scores and measurements.
         boxes: Phrases of the split with their boxes, its own or those of a file, if any.
+        learn: See `evaluate_run`.
     """
     captioner, split = reading.captioner, reading.split
     seconds: dict[str, float] = {}
@@ -172,7 +158,12 @@ def evaluate(
     report |= {"versions": package_versions(), "seconds": seconds}
     report["notes"] += scored.verdict
     if scored.right is not None:
-        captions = _weigh(reading, search, captions, scored.right, report, request.learn_confidence)
+        given = captioner, search, split.name, [*captions.values()], scored.right, learn
+        weighed, judged, details, notes = weigh(*given)
+        captions = dict(zip(captions, weighed, strict=True))
+        _add(report, judged)
+        report |= {"confidence": details} if details else {}
+        report["notes"] += notes
     said = f"Reading {sum(map(len, references.values())):,} reference captions ..."
     with timed(seconds, "teacher forcing", said):
         _read(reading, report)
@@ -180,13 +171,13 @@ def evaluate(
     if boxes is not None:
         said = f"Comparing maps with boxes of {boxes.path or 'the drawings'} ..."
         with timed(seconds, "grounding", said):
-            compared = ground_drawn if boxes.path is None else ground
-            grounding = compared(reading, boxes, captions)
+            grounding = ground(reading, boxes, captions)
         report["scores"] |= grounding.scores
         report["intervals"] |= grounding.intervals
-        report |= {"grounding": grounding.details} if grounding.details else {}
-    if captioner.config.attention.kind == "hard" and request.bound_images:
-        measured = Bounds(reading, request.bound_images)
+        report["grounding"] = grounding.details
+    bounded = BOUND_IMAGES if request.bound_images is None else request.bound_images
+    if captioner.config.attention.kind == "hard" and bounded:
+        measured = Bounds(reading, bounded)
         with timed(seconds, "bounds", f"Measuring the bounds of {len(measured):,} captions ..."):
             bounds = {"images": len(measured), "samples": SAMPLES}
             report["bounds"] = bounds | measured.measure()
@@ -227,29 +218,6 @@ def _read(reading: Reading, report: dict[str, Any]) -> None:
     report["calibration"] = {name: np.round(each, 2) for name, each in bins.items()}
 
 
-def _weigh(
-    reading: Reading,
-    search: SearchConfig,
-    captions: dict[str, Caption],
-    right: np.ndarray,
-    report: dict[str, Any],
-    learn: bool,
-) -> dict[str, Caption]:
-    """Scores the captions' confidence; returns them with it. It is learned from them by choice."""
-    captioner, found = reading.captioner, [*captions.values()]
-    if learn:
-        if reason := no_confidence(captioner.vocabulary.language, found, right):
-            report["notes"].append(reason)
-        else:
-            file = RunFolder(captioner.path).confidence
-            learn_confidence(captioner, search, found, right, file)
-        found = captioner.limits.weighed(found, search)
-    judged, details = judge_captions(captioner.limits.confidence, reading.split.name, found, right)
-    _add(report, judged)
-    report |= {"confidence": details} if details else {}
-    return dict(zip(captions, found, strict=True))
-
-
 @contextlib.contextmanager
 def timed(seconds: dict[str, float], name: str, said: str) -> Iterator[None]:
     """Says that a stage begins, and records its seconds under its name when it ends."""
@@ -276,7 +244,8 @@ def write_report_page(
     charts = reliability_chart(report["calibration"], captioner.vocabulary.unit)
     if "confidence" in report:
         lines = [{"name": "wrong captions", "points": report["confidence"]["risk"]}]
-        charts.append({"x": "answered, %", "y": "wrong, %", "lines": lines, "text": _RISK})
+        axes = {"x": "answered, %", "y": "wrong, %", "name": "Wrong captions among those answered"}
+        charts.append(axes | {"lines": lines, "text": _RISK})
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
     images = page_images(reading, found, count)
     common = common_facts(captioner, report["recipe"])
@@ -327,4 +296,5 @@ def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> li
         )
         bars.append([centre - half, centre + half, float(accuracy[index]), text])
     axes = {"x": "confidence, %", "y": "right, %", "diagonal": True}
+    axes["name"] = f"Confidence in next {unit}"
     return [axes | {"bars": bars, "text": _DIAGRAM.format(unit)}]

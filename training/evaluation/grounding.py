@@ -1,4 +1,4 @@
-"""Grounding of attention in the boxes of what captions name: drawn scenes, and `--boxes PATH`."""
+"""Grounding of attention in the boxes of what captions name: drawn ones, or of `--boxes PATH`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,11 @@ import numpy as np
 from sat_tf.inference.captions import Caption
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.text.words import spans
-from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedBoxes, PlacedPhrase
+from training.data.boxes import Placed, PlacedBoxes, PlacedPhrase
 from training.data.captions import CaptionTable
 from training.data.examples import Box
 from training.evaluation.bootstrap import Interval
-from training.evaluation.pointing import (
-    METRICS,
-    SMALL,
-    grounding_scores,
-    image_means,
-    over_images,
-    score_phrases,
-)
+from training.evaluation.pointing import SMALL, image_means, over_images, score_phrases
 from training.evaluation.reading import Reading
 
 _BATCH = 64
@@ -43,38 +36,6 @@ class BoxGrounding:
     """`phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`."""
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
     """(image id, head noun) -> boxes of all phrases of the image with that noun, in the view."""
-
-
-def ground_drawn(
-    reading: Reading, boxes: PlacedBoxes, captions: Mapping[str, Caption]
-) -> BoxGrounding:
-    """Scores where a captioner looks, against boxes of the data set itself, of drawn scenes.
-
-    Teacher-forced, at the head noun of every reference noun phrase; scores of phrases held out of
-    training have the suffix `_held_out`. And where generated captions repeat a reference phrase
-    word for word: `generated_match_rate`, the share of the distinct reference phrases of each
-    image that do, `generated_pointing_game` and `generated_attention_correctness`.
-    """
-    rows = _captions_with(boxes.phrases, reading)
-    found = _read_phrases(reading, boxes.phrases, rows, teacher_only=True)
-    result = score_phrases(found.maps, found.boxes, found.images)
-    scores = grounding_scores(result)
-    own = {name: result.values[name] for name in METRICS}
-    held_out = [n for n, one in enumerate(found.phrases) if HELD_OUT in one.phrase.types]
-    if held_out:
-        means = result.means(held_out)
-        scores |= {f"{name}_held_out": means[name] for name in METRICS}
-    wanted = {
-        (example.image_id, phrase.text): [phrase.box]
-        for example in reading.split.examples
-        if example.image_id in captions
-        for phrase in example.phrases
-    }
-    generated = generated_grounding(captions, wanted, reading.captioner.vocabulary)
-    kept = (f"generated_{name}" for name in ("match_rate", *METRICS))
-    scores |= {name: generated[name] for name in kept if name in generated}
-    by_image = image_means(found.images, {"phrases": np.ones(len(found.maps))}, own)
-    return BoxGrounding(scores, by_image=by_image)
 
 
 @dataclass
@@ -116,7 +77,7 @@ def ground(
     (the last word of a phrase) that the captioner wrote itself: the same with `generated_`, against
     the boxes of all phrases of the image with that noun. And nats per word within phrases:
     `nll_phrase`, with the same weight at every location (`_uniform`: without a map), and
-    with another image's annotations (`_other`); `nll_phrase_gain`, what looking is worth, is
+    with another image's annotations (`_other`); `nll_phrase_gain`, the value of looking, is
     `_uniform` minus `nll_phrase`.
     """
     placed, vocabulary = boxes.phrases, reading.captioner.vocabulary
@@ -151,13 +112,8 @@ def ground(
     return BoxGrounding(scores, intervals, by_image, details, nouns)
 
 
-def _read_phrases(
-    reading: Reading, placed: Placed, rows: Sequence[int], teacher_only: bool = False
-) -> _Found:
-    """Reads the phrases of captions, by row in the table.
-
-    With `teacher_only`, no log-likelihoods are kept, and other annotations are not read.
-    """
+def _read_phrases(reading: Reading, placed: Placed, rows: Sequence[int]) -> _Found:
+    """Reads the phrases of captions, by row in the table."""
     captioner, table, found = reading.captioner, reading.table, _Found()
     pool = np.unique(table.image_index[rows])
 
@@ -171,11 +127,10 @@ def _read_phrases(
         own = annotations(different, numbers)
         log_liks = {}
         log_liks[""], alphas = reading.words(own, tokens)
-        if not teacher_only:
-            log_liks["_uniform"], _ = reading.words(own, tokens, uniform=True)
-            # The other image is the next one of the pool: scores do not depend on the batches.
-            next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
-            log_liks["_other"], _ = reading.words(annotations(next_ones, numbers), tokens)
+        log_liks["_uniform"], _ = reading.words(own, tokens, uniform=True)
+        # The other image is the next one of the pool: scores do not depend on the batches.
+        next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
+        log_liks["_other"], _ = reading.words(annotations(next_ones, numbers), tokens)
         for n, row in enumerate(chosen):
             image, caption = _place(table, row)
             for phrase in placed[image, caption]:
@@ -185,10 +140,9 @@ def _read_phrases(
                     # That of the last word: the mean of its tokens'.
                     alpha = alphas[n, phrase.head : phrase.last + 1].mean(axis=0)
                     found.maps.append(alpha.reshape(captioner.grid))
-                if not teacher_only:
-                    span = slice(phrase.first, phrase.last + 1)
-                    for kind, log_lik in log_liks.items():
-                        found.log_lik[kind].append(float(log_lik[n, span].sum()))
+                span = slice(phrase.first, phrase.last + 1)
+                for kind, log_lik in log_liks.items():
+                    found.log_lik[kind].append(float(log_lik[n, span].sum()))
     return found
 
 
@@ -215,29 +169,27 @@ def _fingerprint(placed: Placed) -> str:
 def generated_grounding(
     captions: Mapping[str, Caption],
     wanted: Mapping[tuple[str, str], Sequence[Box]],
-    vocabulary: Vocabulary = WORDS,
+    vocabulary: Vocabulary,
 ) -> dict[str, float]:
-    """Scores the maps of phrases that generated captions have word for word.
+    """Scores the maps of nouns that captioners wrote themselves.
 
-    The map of a phrase is that of its last word, the mean of the maps of its tokens. `wanted` maps
-    image id and phrase to its boxes.
+    The map of a word is the mean of the maps of its tokens. `wanted` maps image id and noun to its
+    boxes.
 
     Returns:
-        `generated_match_rate`, percent of the phrases that were found; and, if any was, the means
+        `generated_match_rate`, percent of the nouns that were written; and, if any was, the means
         of `PhraseScores` as `generated_...`.
     """
     words = {name: vocabulary.base_words(caption.text) for name, caption in captions.items()}
     maps, boxes, images = [], [], []
-    for (image_id, text), boxes_of in wanted.items():
-        own, phrase = words.get(image_id, []), text.split()
-        for end in range(len(phrase), len(own) + 1):
-            if own[end - len(phrase) : end] == phrase:
-                caption = captions[image_id]
-                first, last = spans(own, caption.words)[end - 1]
-                maps.append(caption.alpha[first : last + 1].mean(axis=0))
-                boxes.append(boxes_of)
-                images.append(image_id)
-                break
+    for (image_id, noun), boxes_of in wanted.items():
+        own = words.get(image_id, [])
+        if noun in own:
+            caption = captions[image_id]
+            first, last = spans(own, caption.words)[own.index(noun)]
+            maps.append(caption.alpha[first : last + 1].mean(axis=0))
+            boxes.append(boxes_of)
+            images.append(image_id)
     means = score_phrases(maps, boxes, images).means() if maps else {}
     rate = 100.0 * len(maps) / max(len(wanted), 1)
     return {"generated_match_rate": rate} | {f"generated_{k}": v for k, v in means.items()}

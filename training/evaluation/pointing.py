@@ -158,28 +158,6 @@ def _pointing_game(maps: np.ndarray, centres: np.ndarray) -> np.ndarray:
     return 100.0 * ((best * centres).sum(axis=(1, 2)) / best.sum(axis=(1, 2)))
 
 
-def grounding_scores(found: PhraseScores) -> dict[str, float]:
-    """Averages the scores of drawn scenes, with one box per phrase.
-
-    Returns:
-        `pointing_game`, `attention_correctness`, the same with `_uniform`, `_centre` (of the
-        pointing game: the central cells) and `_shuffled` (absent for a single phrase), `box_share`
-        (mean area of the boxes) and `pointing_game_ceiling` (share of boxes that hold any cell
-        centre and thus can be hit), 0-100; `correctness_ratio`, mean correctness / mean box area.
-    """
-    centres, count = found.centres, len(found.centres)
-    cells = np.broadcast_to(centre_map(*centres.shape[1:]), centres.shape)
-    values = {**found.values, "pointing_game_centre": _pointing_game(cells, centres)}
-    kinds = ("", "_uniform", "_centre", "_shuffled")[: 4 if count > 1 else 3]
-    scores = {m + kind: float(values[m + kind].mean()) for m in METRICS for kind in kinds}
-    share = 100.0 * float(found.covered.mean())
-    return scores | {
-        "correctness_ratio": scores["attention_correctness"] / share,
-        "box_share": share,
-        "pointing_game_ceiling": 100.0 * float(centres.any(axis=(1, 2)).mean()),
-    }
-
-
 def _small(name: str) -> str:
     """Turns `pointing_game_centre` into `pointing_game_small_centre`."""
     (metric,) = filter(name.startswith, METRICS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.scores.meteor_scoring import ENGLISH, Tables, check_tables, meteor_of, meteor_scores
+from sat_tf.scores.meteor_scoring import ENGLISH, Tables, meteor_of, meteor_scores
 from sat_tf.scores.meteor_words import TablesError
 from sat_tf.scores.ngrams import ORDERS, bleu_scores, bleu_statistics, cider_scores, rouge_scores
 from sat_tf.scores.tokens import (
@@ -26,8 +26,6 @@ from training.evaluation.bootstrap import UNDEFINED, Interval, few_images_note, 
 
 _WITH_INTERVALS = ("bleu_4", "meteor", "cider")
 _FEW_IMAGES, _SAME = 10, 0.5
-_ERRORS = 2.0  # standard errors by which captions have to fit their own images better
-_HARDLY = 0.2  # of the words that fit no other image: what people write has 0.5 (Flickr8k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,7 @@ class CaptionScores:
         notes: Sentences for the report: omissions, and why.
         signature: What scores have to share to be compared, in a line like sacrebleu's.
         tables: METEOR's tables.
-        verdict: A sentence on whether captions fit their own images, see `verdict`.
+        verdict: A sentence if most captions are the same.
         right: `[N]`, whether every content word matches a reference, see `Meteor.grounded`; None
             without METEOR.
     """
@@ -130,7 +128,7 @@ def score_captions(
         notes=notes + _undefined_notes(scores, kind),
         signature=signature(chosen, language, texts[1], None if rows is None else str(tables)),
         tables=tables,
-        verdict=verdict(candidates, *texts, kind),
+        verdict=verdict(candidates),
         right=right,
     )
 
@@ -181,57 +179,15 @@ def _resampled(scores: CaptionScores, metric: str, weights: np.ndarray) -> np.nd
     return weights @ scores.per_image[metric] / weights.sum(axis=1)
 
 
-def verdict(
-    captions: Mapping[str, str],
-    texts: Sequence[str],
-    references: Sequence[Sequence[str]],
-    unit: str = "words",
-) -> tuple[str, ...]:
-    """Returns a sentence on whether captions fit their own images; none for under ten images.
-
-    Compares the share of a caption's words that the references of its image have with the share
-    that those of the next image have: first, whether it is larger at all, then, by how much of what
-    it could be.
-
-    Args:
-        captions: Image id -> caption.
-        texts: The same in tokens.
-        references: Those of each, in tokens.
-        unit: Name of the tokens.
-    """
+def verdict(captions: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns a sentence if most of ten images or more get the same caption."""
     if len(captions) < _FEW_IMAGES:
         return ()
     ((text, count),) = collections.Counter(captions.values()).most_common(1)
-    if count > _SAME * len(captions):
-        same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
-        return (f"{same}: train longer or add data.",)
-    used = [set(caption.split()) for caption in texts]
-    known = [{word for text in own for word in text.split()} for own in references]
-    own, other = (
-        np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
-        for sets in (known, known[1:] + known[:1])
-    )
-    gain = own - other
-    said, advice = "fit their own images", ""
-    if gain.mean() <= _ERRORS * gain.std() / len(gain) ** 0.5:
-        said, advice = "fit other images as well", " Train longer or add data."
-    elif gain.mean() < _HARDLY * (1.0 - other.mean()):
-        said, advice = "hardly depend on the image", " Train longer or add data."
-    return (
-        f"The captions {said}: {100 * own.mean():.0f} % of the {unit} of a caption are in the "
-        f"references of its image, {100 * other.mean():.0f} % in those of another.{advice}",
-    )
-
-
-def note_on_scores(**splitting) -> str | None:
-    """Returns a caveat on the scores of such captions; None if there is none."""
-    if default_tokens(**splitting) in OVER_CHARACTERS:
-        return NOT_WORDS
-    try:
-        check_tables()
-    except TablesError as error:
-        return f"METEOR will be left out: {error}"
-    return None
+    if count <= _SAME * len(captions):
+        return ()
+    same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
+    return (f"{same}: train longer or add data.",)
 
 
 def _undefined_notes(scores: Mapping[str, float], unit: str) -> list[str]:

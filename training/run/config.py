@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -37,12 +38,6 @@ class AttentionConfig(configs.AttentionConfig):
     """Teacher of attention, for supervision_weight: boxes of the training captions' phrases
     (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; or JSON lines). None takes the boxes
     of drawn scenes."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.teacher is not None and not self.supervision_weight:
-            expected = "above 0 with `--attention.teacher`"
-            raise invalid_value("--attention.supervision_weight", expected, 0.0, "key")
 
 
 @dataclass(frozen=True)
@@ -151,16 +146,6 @@ class FitConfig(BaseFitConfig):
     validation_images: PositiveInt | None = None
     """Dev images captioned after each epoch; None for all."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.jit_compile and self.batch_by == "image":
-            expected = "False with `--fit.batch_by image`, as XLA needs few batch shapes (those "
-            expected += "of `length`)"
-            raise invalid_value("--fit.jit_compile", expected, True, "key")
-        if self.predictions is not None and not self.distillation_weight:
-            expected = "above 0 with `--fit.predictions`"
-            raise invalid_value("--fit.distillation_weight", expected, 0.0, "key")
-
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -188,18 +173,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.keep_words and self.init_from is None:
-            raise invalid_value("--keep_words", "False without `--init-from`", True, "key")
-        _check_reward(self)
-        _check_teachers(self)
-        if not self.encoder.trainable:
-            for key, value, expected in (
-                ("data.random_crop", self.data.random_crop, 0.0),
-                ("optimizer.encoder_learning_rate", self.optimizer.encoder_learning_rate, None),
-            ):
-                if value != expected:
-                    wanted = f"{expected} for a frozen encoder (`--encoder.trainable True` "
-                    raise invalid_value(f"--{key}", f"{wanted}trains it)", repr(value), "key")
+        for key, expected, got in _conflicts(self):
+            raise invalid_value(f"--{key}", expected, got, "key")
 
     @property
     def captioner(self) -> configs.CaptionerConfig:
@@ -215,7 +190,7 @@ class RunConfig:
         """Returns the configuration with the splits of a folder fixed, unless they are."""
         if self.data.name != "folder" or self.data.held_out is not None:
             return self
-        return replaced(self, data={"held_out": held_out})
+        return dataclasses.replace(self, data=dataclasses.replace(self.data, held_out=held_out))
 
     def resumed_as(self, wanted: RunConfig) -> RunConfig:
         """Returns this configuration with what may change on resume: places of teachers, too."""
@@ -232,49 +207,52 @@ def _only(kind: type[T], config: Any) -> T:
     return kind(**{one.name: getattr(config, one.name) for one in dataclasses.fields(kind)})
 
 
-def _check_reward(config: RunConfig) -> None:
-    reward = config.reward
-    if reward.metric == "none":
-        for key in ("bleu_weight", "meteor_weight"):
-            if weight := getattr(reward, key):
-                expected = "0 with `--reward.metric none`"
-                raise invalid_value(f"--reward.{key}", expected, weight, "key")
-        return
+def _conflicts(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
+    """Yields keys that do not go with the others: key, what was expected, what came."""
+    data, attention, reward, fit = config.data, config.attention, config.reward, config.fit
+    metric, rewarded = f"with `--reward.metric {reward.metric}`", reward.metric != "none"
+    if config.keep_words and config.init_from is None:
+        yield "keep_words", "False without `--init-from`", True
+    for key in ("bleu_weight", "meteor_weight"):
+        if getattr(reward, key) and not rewarded:
+            yield f"reward.{key}", f"0 {metric}", getattr(reward, key)
     if reward.meteor_weight:
         from sat_tf.scores.tokens import OVER_CHARACTERS, default_tokens
 
-        if default_tokens(**config.data.splitting) in OVER_CHARACTERS:
-            weight, expected = reward.meteor_weight, "0 for captions of characters"
-            raise invalid_value("--reward.meteor_weight", expected, weight, "key")
-    metric = f"with `--reward.metric {reward.metric}`"
-    if config.init_from is None:
-        expected = f"a finished run {metric}, as an untrained model's samples all earn nothing"
-        raise invalid_value("--init-from", expected, None, "key")
-    if config.fit.jit_compile:
-        expected = f"False {metric}, as XLA cannot compute a reward"
-        raise invalid_value("--fit.jit_compile", expected, True, "key")
+        if default_tokens(**data.splitting) in OVER_CHARACTERS:
+            yield "reward.meteor_weight", "0 for captions of characters", reward.meteor_weight
+    if rewarded and config.init_from is None:
+        wanted = f"a finished run {metric}, as an untrained model's samples all earn nothing"
+        yield "init-from", wanted, None
+    if rewarded and fit.jit_compile:
+        yield "fit.jit_compile", f"False {metric}, as XLA cannot compute a reward", True
+    if fit.jit_compile and fit.batch_by == "image":
+        wanted = "False with `--fit.batch_by image`, as XLA needs few batch shapes (those of "
+        yield "fit.jit_compile", f"{wanted}`length`)", True
+    if attention.teacher is not None and not attention.supervision_weight:
+        yield "attention.supervision_weight", "above 0 with `--attention.teacher`", 0.0
+    if fit.predictions is not None and not fit.distillation_weight:
+        yield "fit.distillation_weight", "above 0 with `--fit.predictions`", 0.0
+    if attention.supervision_weight:  # views are whole, captions given
+        wanted = "its default with `--attention.supervision-weight`"
+        if data.random_crop:
+            yield "data.random_crop", wanted, data.random_crop
+        if rewarded:
+            yield "reward.metric", wanted, reward.metric
+    if fit.distillation_weight and rewarded:
+        wanted = "0 with `--reward.metric`, as sampled captions have no predictions"
+        yield "fit.distillation_weight", wanted, fit.distillation_weight
+    if not config.encoder.trainable:
+        frozen = "for a frozen encoder (`--encoder.trainable True` trains it)"
+        if data.random_crop:
+            yield "data.random_crop", f"0.0 {frozen}", data.random_crop
+        if (rate := config.optimizer.encoder_learning_rate) is not None:
+            yield "optimizer.encoder_learning_rate", f"None {frozen}", rate
 
 
-def _check_teachers(config: RunConfig) -> None:
-    """Checks that teachers fit the rest: views are whole, captions given."""
-    rewarded = None if config.reward.metric == "none" else config.reward.metric
-    if config.attention.supervision_weight:
-        for key, found in (
-            ("data.random_crop", config.data.random_crop or None),
-            ("reward.metric", rewarded),
-        ):
-            if found is not None:
-                expected = "its default with `--attention.supervision-weight`"
-                raise invalid_value(f"--{key}", expected, repr(found), "key")
-    if config.fit.distillation_weight and rewarded:
-        weight, expected = config.fit.distillation_weight, "0 with `--reward.metric`"
-        why = f"{expected}, as sampled captions have no predictions"
-        raise invalid_value("--fit.distillation_weight", why, weight, "key")
-
-
-def to_text(config: RunConfig) -> str:
-    """Returns the content of config.json."""
-    return json.dumps(to_dict(config), indent=2)
+def to_text(config: RunConfig, held_out: str | None = None) -> str:
+    """Returns the content of config.json, the splits of a folder fixed."""
+    return json.dumps(to_dict(config.split_at(held_out)), indent=2)
 
 
 def read_run_config(run_dir: Path) -> RunConfig:

@@ -1,8 +1,7 @@
 """The configuration of a run, decided here alone: flags, recipe, origin and earlier run.
 
-`parse_settings` puts the flags over the recipe and takes the shape of the captioner that
-`--init-from` names; `check` and `resolve` refuse what cannot be trained, before TensorFlow is
-loaded, and fill in open values: the precision, and the splits of a run to be resumed.
+`parse_settings` puts the flags over the recipe and takes over what an earlier run has decided;
+`check` and `resolve` refuse what cannot be trained before TensorFlow is loaded.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import contextlib
 import dataclasses
 import difflib
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -92,23 +91,42 @@ def parse_settings(kind: type[T], argv: Sequence[str], command: str, purpose: st
         description += "\n\nEvery setting of a recipe is a flag, too; --help-all lists them. "
         description += f"Used most:\n{keys}"
     found = parse_flags(kind, argv, command, default=kind(RECIPES[name]), description=description)
-    if found.config.init_from is None:
-        return found
-    run_dir = None
+    data_dir, run_dir = found.data_dir, None
     if hasattr(found, "run_dir"):
         run_dir = found.run_dir or Path("runs") / found.config.recipe
-    return dataclasses.replace(found, config=_shaped_like_origin(found.config, argv, run_dir))
+    config = _settled(_shaped_like_origin(found.config, argv, run_dir), run_dir, data_dir)
+    return dataclasses.replace(found, config=config)
 
 
-# The captioner that `--init-from` names.
+# What earlier runs have decided.
+
+
+def _settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
+    """Returns the configuration with the splits and the precision of the run in the folder.
+
+    Without one, with the splits of the run that it starts from, if that learned from the same
+    folder: its training images must not become dev or test images.
+    """
+    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
+        recorded_dir = None if data_dir is None else read_data_dir(folder)
+        same = recorded_dir is not None and recorded_dir.resolve() == data_dir.resolve()
+        if folder.config.is_file() and (folder.path == run_dir or same):
+            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
+                recorded = read_run_config(folder.path)
+                config = config.split_at(recorded.data.held_out)
+                if folder.path == run_dir and config.fit.precision == "auto":
+                    config = replaced(config, fit={"precision": recorded.fit.precision})
+    return config
 
 
 def _shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | None) -> RunConfig:
-    """Returns the configuration with encoder and decoder of the run of `--init-from`.
+    """Returns the configuration with encoder and decoder of the run of `--init-from`, if any.
 
     A flag given wins over that run's image size and layer; dropout and what learns stay. A run
     folder that holds a run already decides, as the other may be gone.
     """
+    if config.init_from is None:
+        return config
     from sat_tf.inference import published
 
     try:
@@ -130,18 +148,13 @@ def _shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | 
     return config
 
 
-def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
-    """Checks that the run of `--init-from` exists before TensorFlow is loaded.
-
-    Args:
-        config: The configuration.
-        run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
+def check_init_from(config: RunConfig) -> None:
+    """Checks that the run of `--init-from` exists, if there is to be one.
 
     Raises:
         ValueError: The folder holds no run, and no published captioner has that name.
     """
-    resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
-    if config.init_from is None or resumed:
+    if config.init_from is None:
         return
     expected, origin = "the folder of a finished run", Path(config.init_from)
     if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
@@ -162,53 +175,41 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
 
 
 def check(config: RunConfig, strategy: str) -> None:
-    """Checks that the flags go together and that the files they name exist.
+    """Checks the encoder, that flags go together, and that files which teach exist.
 
     Reading a saved configuration does not check it: files may be gone since.
 
     Raises:
         ValueError: The message names the key.
     """
-    decay, usual = config.optimizer.weight_decay, RECIPES[config.recipe].optimizer.weight_decay
-    if decay not in (0.0, usual) and config.optimizer.name != "adamw":
-        expected = f"none with `--optimizer.name {config.optimizer.name}`, as only adamw has it"
-        raise invalid_value("--optimizer.weight_decay", expected, decay, "key")
-    _check_encoder(config)
-    _check_teachers(config)
-    if strategy == "multi_worker" and config.fit.precision == "auto":
-        expected = "float32 or bfloat16 with `--strategy multi_worker`"
-        raise invalid_value("--fit.precision", expected, "auto", "key")
-    if strategy == "multi_worker" and config.fit.jit_compile:
-        expected = "False with `--strategy multi_worker`"
-        raise invalid_value("--fit.jit_compile", expected, True, "key")
-
-
-def _check_encoder(config: RunConfig) -> None:
     encoder = config.encoder
     if (encoder.name, encoder.layer, encoder.trainable_from) != (SCENES_CNN, None, None):
         from sat_tf.layers.encoder_names import check_encoder
 
         check_encoder(encoder)
-    if config.init_from is None:
-        pairs = zip(encoder.name.split(JOIN), weights_files(encoder.weights), strict=False)
-        for name, file in pairs:
-            if file == "imagenet" and (name == SCENES_CNN or name.startswith(HUB)):
-                expected = f"none or a file: {name} has no ImageNet weights"
-                raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
+    for key, expected, got in _faults(config, strategy):
+        raise invalid_value(f"--{key}", expected, got, "key")
 
 
-def _check_teachers(config: RunConfig) -> None:
-    attention, fit = config.attention, config.fit
-    if attention.supervision_weight:
-        if attention.teacher is None and config.data.name != "scenes":
-            expected = "boxes of the training captions' phrases to supervise attention by"
-            raise invalid_value("--attention.teacher", expected, None, "key")
-        if attention.teacher is not None and not Path(attention.teacher).exists():
-            got = f"{attention.teacher}, which does not exist"
-            raise invalid_value("--attention.teacher", "a file or folder of boxes", got, "key")
+def _faults(config: RunConfig, strategy: str) -> Iterator[tuple[str, str, Any]]:
+    """Yields keys that cannot be trained with: key, what was expected, what came."""
+    attention, fit, weights = config.attention, config.fit, config.encoder.weights
+    decay, usual = config.optimizer.weight_decay, RECIPES[config.recipe].optimizer.weight_decay
+    if decay not in (0.0, usual) and config.optimizer.name != "adamw":
+        adamw = f"none with `--optimizer.name {config.optimizer.name}`, as only adamw has it"
+        yield "optimizer.weight_decay", adamw, decay
+    for name, file in zip(config.encoder.name.split(JOIN), weights_files(weights), strict=False):
+        own = name == SCENES_CNN or name.startswith(HUB)
+        if own and file == "imagenet" and config.init_from is None:
+            yield "encoder.weights", f"none or a file: {name} has no ImageNet weights", weights
+    if attention.supervision_weight and attention.teacher is None and config.data.name != "scenes":
+        boxes = "boxes of the training captions' phrases to supervise attention by"
+        yield "attention.teacher", boxes, None
+    if attention.teacher is not None and not Path(attention.teacher).exists():
+        got = f"{attention.teacher}, which does not exist"
+        yield "attention.teacher", "a file or folder of boxes", got
     if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
-        expected = "a file of training.distill"
-        raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
+        yield "fit.predictions", "a file of training.distill", fit.predictions
     if config.reward.meteor_weight:
         from sat_tf.scores.meteor_scoring import check_tables
         from sat_tf.scores.meteor_words import TablesError
@@ -216,8 +217,12 @@ def _check_teachers(config: RunConfig) -> None:
         try:
             check_tables()
         except TablesError as error:
-            got, expected = config.reward.meteor_weight, f"0 without METEOR's tables ({error})"
-            raise invalid_value("--reward.meteor_weight", expected, got, "key") from error
+            without = f"0 without METEOR's tables ({error})"
+            yield "reward.meteor_weight", without, config.reward.meteor_weight
+    if strategy == "multi_worker" and fit.precision == "auto":
+        yield "fit.precision", "float32 or bfloat16 with `--strategy multi_worker`", "auto"
+    if strategy == "multi_worker" and fit.jit_compile:
+        yield "fit.jit_compile", "False with `--strategy multi_worker`", True
 
 
 def check_data_dir(config: RunConfig, data_dir: Path | None) -> None:
@@ -227,8 +232,7 @@ def check_data_dir(config: RunConfig, data_dir: Path | None) -> None:
         ValueError: The data set is drawn and reads no files, or a folder or file does not exist.
     """
     if data_dir is not None and config.data.name == "scenes":
-        folder = f"folder_{config.attention.kind}"
-        close = folder if folder in RECIPES else "folder_soft"
+        close = "folder_hard" if config.attention.kind == "hard" else "folder_soft"
         raise ValueError(
             f"`{config.recipe}` reads no data, but received `--data-dir {data_dir}`; did you mean "
             f"`--recipe {close}`?"
@@ -252,13 +256,12 @@ def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:
 
 
 def resolve(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
-    """Decides what a checked configuration leaves open, before data is read.
+    """Checks what a configuration names, before data is read; decides the precision.
 
     Raises:
-        ValueError: The data folder, or the run of `--init-from`, does not exist.
+        ValueError: There is no such data folder, weights file, or run of `--init-from`.
     """
     check_data_dir(config, data_dir)
-    config = settled(config, run_dir, data_dir)
     if not RunFolder(run_dir).has_checkpoint():  # with one, the files may be gone
         check_init_from(config)
         for file in weights_files(config.encoder.weights) if config.init_from is None else ():
@@ -267,24 +270,6 @@ def resolve(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
                 raise invalid_value("--encoder.weights", "imagenet or a weights file", got, "key")
     if config.fit.precision == "auto":
         config = replaced(config, fit={"precision": _precision_of_device()})
-    return config
-
-
-def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
-    """Decides what a configuration leaves open: as the run in the folder did, if there is one.
-
-    Without one, as the run did that it starts from, if that learned from the same folder: its
-    training images must not become dev or test images, nor its captions be split otherwise.
-    """
-    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        recorded_dir = None if data_dir is None else read_data_dir(folder)
-        same = recorded_dir is not None and recorded_dir.samefile(data_dir)
-        if folder.config.is_file() and (folder.path == run_dir or same):
-            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-                recorded = read_run_config(folder.path)
-                config = config.split_at(recorded.data.held_out)
-                if folder.path == run_dir and config.fit.precision == "auto":
-                    config = replaced(config, fit={"precision": recorded.fit.precision})
     return config
 
 

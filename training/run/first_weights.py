@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from pathlib import Path
 
 import keras
@@ -17,8 +15,6 @@ from sat_tf.util.errors import RunError, invalid_value
 from training.data.inputs import Data
 from training.run.checkpoints import unfinished_note
 from training.run.recipes import NEW_WORDS
-
-_SHOWN = 4  # names of weights in a message
 
 
 def give_weights(init_from: str, model: Captioner, data: Data) -> str:
@@ -80,41 +76,7 @@ def start_from(
     """
     try:
         found = load_captioner(run_dir)
-        rows = None if found.vocabulary == vocabulary else _rows(found.vocabulary, vocabulary)
-        if rows is not None and counts is None:
-            differing = sorted(set(found.vocabulary.words) ^ set(vocabulary.words))
-            which = f"only one has {differing[0]!r}" if differing else "their order differs"
-            raise RunError(
-                f"it has {len(found.vocabulary)} words, the training captions have "
-                f"{len(vocabulary)} ({which}). Use the same captions, `--data.tokens`, "
-                "`--data.min_count` and `--data.vocabulary_size`"
-            )
-        encoders = found.model.encoder.backbone, model.encoder.backbone
-        if encoders[0] != encoders[1]:
-            raise RunError(f"its encoder is {encoders[0]}, this one's {encoders[1]}")
-        pairs = []
-        for part in ("encoder", "decoder"):
-            theirs, ours = getattr(found.model, part).weights, getattr(model, part).weights
-            if len(theirs) != len(ours):
-                left, right = _names(theirs), _names(ours)
-                only = sorted((left - right) + (right - left))
-                more = f" and {len(only) - _SHOWN} more" if len(only) > _SHOWN else ""
-                raise RunError(
-                    f"its {part} has {len(theirs)} weights, this one {len(ours)} (only one has "
-                    f"{', '.join(only[:_SHOWN])}{more})"
-                )
-            pairs += zip(theirs, ours, strict=True)
-        output = model.decoder.deep_output.word_projection
-        axes = {id(model.decoder.embedding.embeddings): 0, id(output.kernel): 1, id(output.bias): 0}
-        values = []
-        for theirs, ours in pairs:
-            value = theirs.numpy()
-            if rows is not None and id(ours) in axes:
-                value = _of_words(value, axes[id(ours)], rows, counts)
-            if value.shape != ours.shape:
-                sizes = [" x ".join(map(str, shape)) for shape in (theirs.shape, ours.shape)]
-                raise RunError(f"its weight {theirs.path} is {sizes[0]}, this one {sizes[1]}")
-            values.append(value)
+        values = _fitting(found, model, vocabulary, counts)
     except RunError as error:
         expected = "a finished run with the vocabulary and the shapes of this one"
         if counts is not None:
@@ -122,9 +84,43 @@ def start_from(
             expected += "`--encoder.name` and widths, those of that run are taken)"
         got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
         raise invalid_value(name, expected, got, kind) from error
-    for (_, ours), value in zip(pairs, values, strict=True):
+    for ours, value in values:
         ours.assign(value)
     return found
+
+
+def _fitting(
+    found: TrainedCaptioner, model: Captioner, vocabulary: Vocabulary, counts: np.ndarray | None
+) -> list[tuple[keras.Variable, np.ndarray]]:
+    """Returns the value of each weight of encoder and decoder; a `RunError` if they do not fit."""
+    rows = None if found.vocabulary == vocabulary else _rows(found.vocabulary, vocabulary)
+    if rows is not None and counts is None:
+        differing = sorted(set(found.vocabulary.words) ^ set(vocabulary.words))
+        which = f"only one has {differing[0]!r}" if differing else "their order differs"
+        raise RunError(
+            f"it has {len(found.vocabulary)} words, the training captions have {len(vocabulary)} "
+            f"({which}). Use the same captions, `--data.tokens`, `--data.min_count` and "
+            "`--data.vocabulary_size`"
+        )
+    theirs, ours = found.model.encoder.backbone, model.encoder.backbone
+    if theirs != ours:
+        raise RunError(f"its encoder is {theirs}, this one's {ours}")
+    output = model.decoder.deep_output.word_projection
+    axes = {id(model.decoder.embedding.embeddings): 0, id(output.kernel): 1, id(output.bias): 0}
+    values = []
+    for part in ("encoder", "decoder"):
+        theirs, ours = getattr(found.model, part).weights, getattr(model, part).weights
+        if len(theirs) != len(ours):
+            raise RunError(f"its {part} has {len(theirs)} weights, this one {len(ours)}")
+        for one, own in zip(theirs, ours, strict=True):
+            value = one.numpy()
+            if rows is not None and id(own) in axes:
+                value = _of_words(value, axes[id(own)], rows, counts)
+            if value.shape != own.shape:
+                sizes = [" x ".join(map(str, shape)) for shape in (one.shape, own.shape)]
+                raise RunError(f"its weight {one.path} is {sizes[0]}, this one {sizes[1]}")
+            values.append((own, value))
+    return values
 
 
 def _rows(theirs: Vocabulary, ours: Vocabulary) -> np.ndarray:
@@ -153,9 +149,3 @@ def _of_words(theirs: np.ndarray, axis: int, rows: np.ndarray, counts: np.ndarra
         return np.where(known, ours, log_counts + (ours - log_counts)[predicted].mean())
     new = words.mean(axis, keepdims=True)
     return np.where(np.expand_dims(known, 1 - axis), ours, new)
-
-
-def _names(weights: list[keras.Variable]) -> Counter[str]:
-    """Layer and name of weights, without the numbers that Keras adds to layers."""
-    ends = ("/".join(weight.path.split("/")[-2:]) for weight in weights)
-    return Counter(re.sub(r"_\d+(?=/)", "", end) for end in ends)

@@ -57,31 +57,28 @@ class LearningRate(keras.callbacks.Callback):
         logs["learning_rate"] = float(np.asarray(self.model.optimizer.learning_rate))
 
 
-class _TensorBoard(keras.callbacks.Callback):
-    """Opens folders of a run's logs. Each point is flushed before the next checkpoint is written.
+class TensorBoard(keras.callbacks.Callback):
+    """Writes the logs of each epoch, grouped, those of dev under `validation`; then figures.
 
-    Keras' own callback flushes at the end of training alone, and knows no groups.
+    All is flushed before the next checkpoint is written: Keras' own callback flushes at the end of
+    training alone, and knows no groups.
+
+    Args:
+        log_dir: Folder of the files.
+        draw: Returns figures of the model, images or texts, by tag.
     """
 
-    parts: tuple[str, ...]
-
-    def __init__(self, log_dir: Path) -> None:
+    def __init__(self, log_dir: Path, draw: Callable[[], Mapping[str, np.ndarray | str]]) -> None:
         super().__init__()
-        self._folder = log_dir
+        self._folder, self._draw = log_dir, draw
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        paths = {part: str(self._folder / part) for part in self.parts}
+        paths = {part: str(self._folder / part) for part in ("train", "validation", "figures")}
         self._writers = {k: tf.summary.create_file_writer(path) for k, path in paths.items()}
 
     def on_train_end(self, logs: dict | None = None) -> None:
         for writer in self._writers.values():
             writer.close()
-
-
-class TensorBoardScalars(_TensorBoard):
-    """Writes the logs of each epoch, dev scores under `validation`, in groups."""
-
-    parts = ("train", "validation")
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         for name, value in logs.items():
@@ -89,28 +86,14 @@ class TensorBoardScalars(_TensorBoard):
             group = next((group for group, names in _GROUPS.items() if bare in names), "objective")
             with self._writers[part].as_default(step=epoch):
                 tf.summary.scalar(f"{group}/{bare}", value)
-        for writer in self._writers.values():
-            writer.flush()
-
-
-class TensorBoardFigures(_TensorBoard):
-    """Writes figures of the model after each epoch."""
-
-    parts = ("figures",)
-
-    def __init__(self, draw: Callable[[], Mapping[str, np.ndarray | str]], log_dir: Path) -> None:
-        super().__init__(log_dir)
-        self._draw = draw
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        writer = self._writers["figures"]
-        with writer.as_default(step=epoch):
+        with self._writers["figures"].as_default(step=epoch):
             for tag, figure in self._draw().items():
                 if isinstance(figure, str):
                     tf.summary.text(tag, figure)
                 else:
                     tf.summary.image(tag, figure[np.newaxis])
-        writer.flush()
+        for writer in self._writers.values():
+            writer.flush()
 
 
 @on_chief

@@ -12,7 +12,7 @@ from typing import Any
 
 import filelock
 
-from sat_tf.inference.run_folder import RunFolder, read_average, read_object, read_vocabulary
+from sat_tf.inference.run_folder import RunFolder, read_object, read_vocabulary
 from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import flat, to_dict
@@ -29,8 +29,7 @@ _UNFINISHED = ".*.tmp"  # left behind by `sat_tf.util.files` when it is killed
 def exclusive_lock(run_dir: Path) -> Iterator[None]:
     """Keeps other processes out of a run's folder, which it makes if there is none.
 
-    The operating system releases the lock however the process ends. Of several workers the chief
-    holds it.
+    The system releases the lock however the process ends; of several workers the chief holds it.
 
     Raises:
         RunError: Another process trains in it.
@@ -68,24 +67,14 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
         read_config: Reads that of a folder; a ValueError names a fault.
 
     Raises:
-        RunError: It belongs to another configuration; the message names the first key
-            that differs; its checkpoint was removed, but not its best weights; or it holds an
-            average of runs, or something else.
+        RunError: It holds something else, the run of another configuration, of which the message
+            names the first key that differs, or weights without their checkpoint.
     """
     folder = RunFolder(run_dir)
-    if folder.average.exists():
-        raise RunError(f"{folder} is an average of other runs: choose {another(folder)}.")
     if not folder.config.exists():
-        if folder.path.exists() and _is_foreign(folder):
-            raise RunError(
-                f"{folder} is not empty and not a run: it has no {folder.config.name}. "
-                "Choose another folder with `--run-dir`."
-            )
+        check_free(folder)
         return
-    try:
-        existing = read_config(folder.path)
-    except ValueError as error:
-        raise RunError(f"{error} Choose another folder with `--run-dir`.") from error
+    existing = read_config(folder.path)
     resumed = existing.resumed_as(config)
     if resumed != config:
         there, here = flat(to_dict(resumed)), flat(to_dict(config))
@@ -103,11 +92,25 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
         )
     if config.fit.epochs > existing.fit.epochs and config.optimizer.schedule == "cosine":
         warnings.warn(
-            f"{existing.fit.epochs} epochs become {config.fit.epochs}: the learning rate jumps to "
-            "the cosine over all of them. For a schedule of its own, start a new run with "
-            f"`--init-from {shlex.quote(str(folder))}`.",
+            f"{existing.fit.epochs} epochs become {config.fit.epochs}: the learning rate, which "
+            "fell to 0, jumps to the cosine over all of them. For a schedule of its own, start a "
+            f"new run with `--init-from {shlex.quote(str(folder))}`.",
             stacklevel=2,
         )
+
+
+def check_free(folder: RunFolder) -> None:
+    """Checks that a folder is new, or holds nothing but the remains of a start.
+
+    Raises:
+        RunError: It has other files.
+    """
+    for path in folder.path.iterdir() if folder.path.exists() else ():
+        if path.name != folder.lock.name and not path.match(_UNFINISHED):
+            raise RunError(
+                f"{folder} is not empty and not a run: it has no {folder.config.name}. Choose "
+                "another folder with `--run-dir`."
+            )
 
 
 def claim(run_dir: Path, config_text: str, records: Mapping[Path, Any] | None = None) -> None:
@@ -124,37 +127,6 @@ def claim(run_dir: Path, config_text: str, records: Mapping[Path, Any] | None = 
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
     write_all({folder.config: config_text + "\n", **(records or {})})
-
-
-def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, float]) -> None:
-    """Makes a folder one of averaged weights, which are still to be written.
-
-    Args:
-        run_dir: The folder: new, empty, or of the same average.
-        like: The run to copy, but for weights and configuration.
-        config: Content of its configuration.
-        shares: Run -> its share.
-
-    Raises:
-        RunError: It is in use for something else.
-    """
-    folder, template = RunFolder(run_dir), RunFolder(like)
-    if _is_foreign(folder) and list(read_average(run_dir).items()) != list(shares.items()):
-        raise RunError(
-            f"{run_dir} is not empty and does not hold this average. Choose another folder with "
-            "`--run-dir`."
-        )
-    copied = (template.vocabulary, template.data, template.data_dir)
-    records = {folder.path / one.name: one.read_bytes() for one in copied if one.exists()}
-    write_all({folder.average: shares, folder.config: f"{config}\n", **records})
-
-
-def _is_foreign(folder: RunFolder) -> bool:
-    """Returns whether a folder holds anything but the remains of a start."""
-    return any(
-        path.name != folder.lock.name and not path.match(_UNFINISHED)
-        for path in folder.path.iterdir()
-    )
 
 
 def data_records(
@@ -181,17 +153,12 @@ def data_records(
     recorded = read_object(folder.data) if folder.data.exists() else {}
     for name in [name for name in recorded if name in ("train", "dev", *_FLAGS)]:
         there = Contents(recorded[name]["fingerprint"], tuple(recorded[name]["unreadable"]))
-        here = contents.get(name)
-        if here == there:
-            continue
-        restored = f"what `{_FLAGS.get(name, '--data-dir')}` names"
-        if here and here.fingerprint == there.fingerprint:
-            image = min({*there.unreadable} ^ {*here.unreadable})
-            restored = f"the images, of which others can be read now, such as {image!r}"
-        raise RunError(
-            f"The {name} data of {folder} differ from those it was started with. Restore "
-            f"{restored}, or choose {another(folder)}."
-        )
+        if contents.get(name) != there:
+            raise RunError(
+                f"The {name} data of {folder}, or which of its images can be read, differ from "
+                f"those it was started with. Restore what `{_FLAGS.get(name, '--data-dir')}` "
+                f"names, or choose {another(folder)}."
+            )
     values: dict[str, Any] = {name: dataclasses.asdict(one) for name, one in contents.items()}
     values |= {
         "vocabulary": {"fingerprint": vocabulary.fingerprint()},

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType
-
-from sat_tf.util import commands
 
 SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C"}
 """Signals that are deferred, with their names in messages."""
@@ -82,17 +79,3 @@ class Interrupts:
         self.waiting = number
         if not self._held:
             raise Interrupted(number, self._saved)
-
-
-def exit_status(command: Callable[[Interrupts], object]) -> int:
-    """Runs a command that signals stop; see `sat_tf.util.commands.exit_status`.
-
-    Returns:
-        0; 2 after bad input; 128 plus the signal's number if it was stopped.
-    """
-
-    def run() -> None:
-        with Interrupts() as interrupts:
-            command(interrupts)
-
-    return commands.exit_status(run)

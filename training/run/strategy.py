@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -43,8 +44,21 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
     Raises:
         ValueError: `multi_worker` without a valid `TF_CONFIG`.
     """
+    global _workers
     if name == "multi_worker":
-        return _make_workers()
+        if _workers is None:
+            try:
+                json.loads(os.environ["TF_CONFIG"])[
+                    "cluster"
+                ]  # without one, TensorFlow takes one worker
+                _workers = tf.distribute.MultiWorkerMirroredStrategy()
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise ValueError(
+                    "`--strategy multi_worker` reads the environment variable `TF_CONFIG`, JSON "
+                    "with `cluster` and `task` as TensorFlow's guide to multi-worker training has "
+                    f"them; got {os.environ.get('TF_CONFIG')!r} ({error!r})."
+                ) from error
+        return _workers
     gpus = tf.config.list_logical_devices("GPU")
     if name == "none" or (name == "auto" and len(gpus) < 2):
         return None
@@ -58,24 +72,6 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
 def mirrored(devices: tuple[str, ...]) -> tf.distribute.MirroredStrategy:
     """Makes the only strategy of this process over these devices."""
     return tf.distribute.MirroredStrategy(list(devices))
-
-
-def _make_workers() -> tf.distribute.MultiWorkerMirroredStrategy:
-    global _workers
-    if not os.environ.get("TF_CONFIG"):
-        raise ValueError(
-            "`--strategy multi_worker` reads the environment variable `TF_CONFIG`, which is not "
-            "set: give it the cluster and the task as TensorFlow's guide to multi-worker training "
-            "has them."
-        )
-    try:
-        _workers = _workers or tf.distribute.MultiWorkerMirroredStrategy()
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(
-            f"The environment variable `TF_CONFIG` is invalid ({error!r}): expected JSON with "
-            f"`cluster` and `task`, got {os.environ['TF_CONFIG']!r}."
-        ) from error
-    return _workers
 
 
 def is_chief() -> bool:

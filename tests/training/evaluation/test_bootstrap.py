@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from training.evaluation.bootstrap import FEW, SAMPLES, SMALL, VARIED, resampled_means
-from training.evaluation.scores import (
-    CaptionScores,
-    bleu_scores,
-    few_images_note,
-    paired_over_seeds,
-    score_interval,
-)
+from training.evaluation.scores import CaptionScores, bleu_scores, paired_over_seeds, score_interval
 
 
 def made_up(count=200, quality=0.5):
@@ -87,15 +81,6 @@ def test_an_undefined_score_has_no_interval_and_no_difference():
     assert np.isnan(score_interval(scores, "bleu_4")).all()
     assert np.isnan(paired_over_seeds([other, scores], [other, other], "bleu_4")).all()
     assert not np.isnan(paired_over_seeds([scores], [other], "cider")).any()
-
-
-def test_few_images_have_a_score_without_an_interval():
-    few, enough = made_up(FEW - 1), made_up(FEW)
-    for found in (score_interval(few, "cider"), paired_over_seeds([few], [few], "cider")):
-        assert np.isfinite(found.difference) and np.isnan(found[1:]).all()
-    assert np.isfinite(score_interval(enough, "cider")).all()
-    assert "they need 30 images, and got 29" in few_images_note(FEW - 1)[0]
-    assert not few_images_note(FEW)
 
 
 def test_draws_without_a_match_count_as_zero():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from sat_tf.inference.captions import Caption
 from tests.training.small_runs import report_of
-from training import compare
 from training.data.examples import DataError, Example, Split
 from training.evaluate import main
 from training.evaluation.report import caption_rows, captions_of, parse_captions, read_grounding
@@ -70,9 +68,7 @@ def test_names_may_be_ids_of_the_caption_file():
         (b"1", "expected [{"),
         (b'{"annotations": []}', "caption 1: expected {"),
         (b'["a cat"]', "got 'a cat'"),
-        (b'[{"image_id": true, "caption": ""}]', "got {'image_id': True"),
         (b'[{"image_id": 1, "caption": ["a"]}]', "got {'image_id': 1"),
-        (b'[{"image_id": 1, "caption": "a \\udc00"}]', "a lone surrogate"),
         (
             b'[{"image_id": 1, "caption": "a"}, {"image_id": "1", "caption": "a"}]',
             "caption 2: image '1' has one already",
@@ -83,11 +79,6 @@ def test_anything_else_is_an_error_that_says_where(content, message):
     with pytest.raises(DataError) as error:
         parse_captions(content, PATH)
     assert message in str(error.value) and "theirs.json" in str(error.value)
-
-
-def test_captions_follow_the_order_of_the_split_without_other_images():
-    found = captions_of(SPLIT, {"c": "3", "d": "4", "a": "1", "x": "5", "b": "2"}, PATH)
-    assert list(found.items()) == [("a", "1"), ("b", "2"), ("c", "3")]
 
 
 def test_missing_captions_are_named():
@@ -127,9 +118,8 @@ def test_the_same_captions_get_the_same_figures_and_report(theirs, soft_run, cap
     assert {"bleu_4", "cider", "rouge_l"} <= set(report["scores"])
     for key in ("split", "split_fingerprint", "images", "tokeniser", "data"):
         assert report[key] == ours[key], key
-    # Only a run has probabilities to calibrate, and advice on training.
-    kept = {k: v for k, v in ours["intervals"].items() if k != "calibration_error"}
-    assert report["intervals"] == kept
+    # Only a run has maps, probabilities to calibrate, and advice on training.
+    assert report["intervals"] == {name: ours["intervals"][name] for name in report["intervals"]}
     assert set(report["notes"]) < set(ours["notes"])
     assert not any("The captions" in note or "LiteRT" in note for note in report["notes"])
     # There is no model to speak of.
@@ -152,16 +142,6 @@ def test_they_overwrite_neither_a_run_s_report_nor_themselves(tmp_path, capsys):
         said = refused(capsys, "--captions", folder / "captions.json", *DRAWN, "--out", out)
         assert "`--out`: expected a folder where the report does not replace" in said
     assert (folder / "captions.json").read_text() == "[]"
-
-
-def test_they_stand_beside_a_run(theirs, soft_run, none_run, capsys):
-    assert main(["--captions", str(theirs), *DRAWN]) == 0
-    capsys.readouterr()
-    runs = [str(path) for path in (theirs.with_suffix(""), soft_run, none_run)]
-    assert compare.main([*runs]) == 0
-    said = capsys.readouterr().out
-    assert "dev, 12 images" in said and "they need 30 images, and got 12" in said
-    assert re.search(r"^rouge_l +\+0\.00 +[+-]", said, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,12 @@ from sat_tf.inference.confidence import Confidence, Limits
 from training.evaluation.confidence import (
     WordConfidence,
     calibration_error,
-    confidence_auroc,
     cross_validated,
     fit_confidence,
     judge,
-    judge_captions,
-    learn_confidence,
     no_confidence,
     reliability,
+    weigh,
 )
 
 RNG = np.random.default_rng(0)
@@ -61,14 +59,6 @@ def test_calibrated_words_have_a_small_error_and_confident_ones_a_large_one():
     assert found.low < 100 / 6 < found.high
 
 
-def test_auroc_is_the_share_of_pairs_in_order():
-    # Right .4 .6 1., wrong .2 .8: four of six pairs in order.
-    assert confidence_auroc(BY_HAND).difference == pytest.approx(100 * 4 / 6)
-    tied = words([0.5, 0.5, 0.9], [1, 0, 1])
-    assert confidence_auroc(tied).difference == pytest.approx(75.0)
-    assert confidence_auroc(words([0.5, 0.6], [1, 1])) is None
-
-
 @pytest.mark.parametrize(
     ("images", "too_confident"), [(100, 0.0), (100, 0.02), (300, 0.005), (300, 0.15)]
 )
@@ -93,20 +83,9 @@ def test_intervals_of_the_error_hold_the_truth_as_often_as_they_say(images, too_
 
 def test_wrong_captions_go_with_the_least_sure():
     chances = np.linspace(0, 1, 400)
-    right = np.arange(400) >= 100  # the least sure quarter is wrong
-    scores, details = judge(chances, right)
-    assert scores["errors_unanswered"].difference == 100
-    assert scores["captions_right"].difference == scores["captions_right"][0] == 75
-    assert scores["confidence_auroc"].difference == 100
-    assert details["errors_unanswered_most"] == 100
+    scores, details = judge(chances, np.arange(400) >= 100)  # the least sure quarter is wrong
+    assert scores["captions_right"].difference == 75
     assert details["risk"][0] == [100, 25.0] and details["risk"][3] == [70, 0.0]
-    scores, details = judge(chances[::-1], right)
-    assert scores["errors_unanswered"].difference == 0
-    # With more wrong captions than are left out, some stay.
-    scores, details = judge(chances, np.arange(400) >= 240)
-    assert scores["errors_unanswered"].difference == details["errors_unanswered_most"] == 50
-    low, high = scores["errors_unanswered"][1:]
-    assert low < 50 < high
 
 
 def test_chances_of_captions_that_fitted_nothing_are_calibrated():
@@ -114,8 +93,6 @@ def test_chances_of_captions_that_fitted_nothing_are_calibrated():
     right = RNG.random(2000) < 1 / (1 + np.exp(-(4 + 0.5 * evidence[:, 0])))
     scores, _ = judge(cross_validated(evidence, right), right)
     assert scores["confidence_error"].difference < 5
-    noise, _ = judge(cross_validated(evidence, RNG.random(2000) < 0.3), right)
-    assert noise["confidence_auroc"].difference == pytest.approx(50, abs=35)
 
 
 def caption(log_prob: float) -> Caption:
@@ -131,24 +108,23 @@ def test_confidence_is_learned_from_dev_and_judged_by_captions_that_did_not_fit_
     log_probs = RNG.normal(-9, 3, 500)
     right = RNG.random(500) < 1 / (1 + np.exp(-(6 + 0.7 * log_probs)))
     captions, search = [caption(float(value)) for value in log_probs], SearchConfig()
-    captioner = SimpleNamespace(weights_sha256="mine", limits=Limits())
-    path = tmp_path / "confidence.json"
+    words = SimpleNamespace(language="en-GB")
+    captioner = SimpleNamespace(
+        weights_sha256="mine", limits=Limits(), path=tmp_path, vocabulary=words
+    )
     assert "it takes 30, 5 of them right" in no_confidence("en", captions[:20], right[:20])
     assert "in English only" in no_confidence("de", captions, right)
-    assert not no_confidence("en-GB", captions, right)
-    assert judge_captions(None, "dev", captions, right) == ({}, {})
-    found = learn_confidence(captioner, search, captions, right, path)
-    kept = Confidence.read(path, ["mine"])
-    assert kept == found == captioner.limits.confidence and kept.fits(search)
-    told = captioner.limits.weighed(captions, search)
-    scores, details = judge_captions(found, "dev", told, right)
+    assert weigh(captioner, search, "dev", captions, right) == (captions, {}, {}, [])
+    told, scores, details, _ = weigh(captioner, search, "dev", captions, right, learn=True)
+    found = captioner.limits.confidence
+    assert Confidence.read(tmp_path / "confidence.json", ["mine"]) == found and found.fits(search)
     assert details["cross_validated"] and scores["confidence_error"].difference < 8
     assert found.figures["captions_right"][0] == round(scores["captions_right"].difference, 2)
-    scores, details = judge_captions(found, "test", told, right)
-    assert not details["cross_validated"] and scores["confidence_auroc"].difference > 80
+    details = weigh(captioner, search, "test", told, right)[2]
+    assert not details["cross_validated"]
     # Another search's captions have none.
     others = captioner.limits.weighed(captions, SearchConfig(beam=2))
-    assert judge_captions(found, "test", others, right) == ({}, {})
+    assert weigh(captioner, search, "test", others, right) == (others, {}, {}, [])
     # An image without a caption spoils nothing.
     none = fit_confidence(
         np.array([[-1e9, 0, 0, 0.5], *[[x, 2, 0, 0.5] for x in log_probs]]),

@@ -11,7 +11,7 @@ from training import evaluate as command
 from training.evaluate import check_deletion, main
 from training.evaluation import deletion
 from training.evaluation.bootstrap import FEW
-from training.evaluation.deletion import SHARES, delete, orders_of
+from training.evaluation.deletion import SHARES, delete
 
 GRID = (4, 5)
 LOCATIONS = 20
@@ -68,13 +68,6 @@ def test_a_word_falls_by_what_its_own_places_were_worth():
     assert tenth["over_random"].difference == pytest.approx(0.75 - mean)
     value, low, high = tenth["ratio"]
     assert value == pytest.approx(0.75 / mean) and 1 < low < value < high
-
-
-def test_locations_of_the_same_weight_are_taken_by_chance_and_the_middle_first():
-    random = np.random.default_rng(0)
-    found = [orders_of(np.full([1, LOCATIONS], 0.05), GRID, random) for _ in range(50)]
-    assert len({int(one["attended"][0, 0]) for one in found}) > 10
-    assert {*found[0]["centre"][0, :2].tolist()} == {7, 12}
 
 
 def test_the_command_reports_falls(photographs, tmp_path, capsys, monkeypatch):

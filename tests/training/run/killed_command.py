@@ -28,7 +28,7 @@ MOMENTS = {
     "checkpoint": (Checkpoints, "save"),
     "validate": (Validate, "on_epoch_end"),
     "best": (weights, "save_weights"),
-    "log": (event_files.TensorBoardScalars, "on_epoch_end"),
+    "log": (event_files.TensorBoard, "on_epoch_end"),
     "evaluate": (run_evaluation, "evaluate"),
     "report": (run_evaluation, "write_evaluation"),
 }

@@ -17,9 +17,10 @@ from sat_tf.text.vocabulary import Vocabulary
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
-from training.run.decide import resolve, settled
+from training.run.decide import resolve
 from training.run.first_weights import start_from
 from training.run.recipes import RECIPES
+from training.train import parse
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
@@ -35,8 +36,6 @@ def test_a_run_of_other_shapes_encoder_or_words_is_an_error_that_names_one(soft_
         start_from(soft_run, model_like(soft_run, hidden_dim=17), words)
     with pytest.raises(ValueError, match=r"`--init-from`.*its decoder has \d+ weights, this"):
         start_from(soft_run, model_like(soft_run, initial_layers=2), words)
-    with pytest.raises(ValueError, match=r"only one has .*bottleneck"):
-        start_from(soft_run, model_like(soft_run, bottleneck_dim=8), words)
 
     config = read_config(soft_run)
     encoder = dataclasses.replace(config.encoder, name="mobilenet_v2", image_size=32)
@@ -110,7 +109,8 @@ def test_precision_goes_by_the_device(tmp_path, monkeypatch, capsys, capabilitie
 @pytest.mark.parametrize("kept", ["float32", "bfloat16"])
 def test_a_resumed_run_keeps_its_choice(tmp_path, kept):
     (tmp_path / "config.json").write_text(json.dumps(to_dict(asking_for(kept))))
-    assert settled(asking_for("auto"), tmp_path, None) == asking_for(kept)
+    config = parse(["--run-dir", str(tmp_path), "--fit.precision", "auto"]).config
+    assert config == asking_for(kept)
 
 
 def embedding(captioner) -> np.ndarray:

@@ -10,7 +10,7 @@ from sat_tf.captioner import Captioner, configs
 from sat_tf.inference import load as runs
 from sat_tf.util.fields import from_dict
 from tests.full_disk import full_disk
-from training.run.checkpoints import VERSION, Checkpoints, Progress, last_progress
+from training.run.checkpoints import VERSION, Checkpoints, Progress
 
 
 def make_model(kind: str = "hard", hidden_dim: int = 6) -> Captioner:
@@ -48,16 +48,6 @@ def step(model: Captioner) -> None:
     images = rng.integers(0, 256, [2, 16, 16, 3], np.uint8)
     tokens = np.array([[1, 4, 5, 2], [1, 6, 2, 0]], np.int32)
     model.fit({"images": images, "tokens": tokens}, epochs=1, verbose=0)
-
-
-def test_progress_is_read_without_a_model(plain, tmp_path):
-    assert last_progress(tmp_path / "checkpoints") is None
-    progress = Progress(3, 2, 41.5, 1, False, 12.0)
-    Checkpoints(tmp_path, plain).save(progress)
-    assert last_progress(tmp_path) == progress
-    (tmp_path / "epoch-003" / "state.json").write_text("{", "utf-8")
-    with pytest.raises(runs.RunError, match="epoch-003 is damaged"):
-        last_progress(tmp_path)
 
 
 def test_weights_optimiser_and_baseline_come_back(tmp_path):

@@ -8,7 +8,7 @@ from sat_tf.inference.run_folder import read_config
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
 from tests.training.small_runs import check_run_dir
-from training.run.config import FitConfig, read_run_config, to_text
+from training.run.config import read_run_config, to_text
 from training.train import parse
 
 
@@ -25,11 +25,6 @@ def test_a_damaged_configuration_is_an_error_that_names_the_file(tmp_path, text)
     (tmp_path / "config.json").write_text(text, "latin-1")
     with pytest.raises(RunError, match=r"Cannot read .*config\.json: "):
         read_run_config(tmp_path)
-
-
-def test_xla_and_batches_by_image_are_an_error_that_names_the_other_batches():
-    with pytest.raises(ValueError, match=r"`--fit.jit_compile`: expected False .*`length`"):
-        FitConfig(batch_by="image", jit_compile=True)
 
 
 def test_a_teacher_is_recorded_and_may_be_moved_but_is_no_part_of_the_captioner(tmp_path):

@@ -15,7 +15,6 @@ from tests.training.data.own_images import encoded, photograph, write_csv, write
 from tests.training.run.test_build import model_like
 from tests.training.small_runs import read, train
 from training.publish import main as publish
-from training.run.decide import check_init_from
 from training.run.first_weights import give_weights, start_from
 from training.train import main, parse
 
@@ -83,7 +82,6 @@ def test_a_folder_learns_on_from_a_run_and_resumes_without_it(own, soft_run, tmp
     assert found.config.encoder.name == "scenes_cnn" and found.config.decoder.hidden_dim == 16
     assert found.config.decoder.annotation_dropout == 0.5  # the recipe's
     shutil.rmtree(first)
-    check_init_from(parse([*flags, "2"]).config, run)
     train(run, *flags, "2", data_dir=own, say=said.append)
     assert any(line.startswith("Resuming at epoch 2") for line in said)
     assert publish([str(run), str(tmp_path / "published")]) == 0

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.train_step import Terms, TrainableModel
+from training.run.build import make_optimizer, make_schedule
 from training.run.config import OptimizerConfig
-from training.run.optimizers import SummedGradients, make_optimizer, make_schedule
-from training.run.strategy import make_strategy
 
 STEPS = 6
 
@@ -29,8 +27,7 @@ def test_cosine_rises_over_the_warmup_and_ends_at_zero():
 
 def path_of(variables, config, own=()) -> list[np.ndarray]:
     """Returns the variables after each of a few steps."""
-    own_rate = config.encoder_learning_rate
-    optimizer = make_optimizer(config, STEPS, 1, [variables[index] for index in own], own_rate)
+    optimizer = make_optimizer(config, STEPS, 1, [variables[index] for index in own])
     optimizer.build(variables)
     rng, found = np.random.default_rng(0), []
     for _ in range(STEPS):
@@ -75,55 +72,3 @@ def test_the_encoder_learns_at_its_own_rate_on_the_same_schedule(name):
         wanted, _ = path_of(two(), OptimizerConfig(**options(name, rate)))
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
     assert np.abs(encoder[-1] - encoder[0]).min() > 1e-4
-
-
-class Squares:
-    """Mean of the outputs' squares."""
-
-    log_names = ()
-
-    def __call__(self, model, batch, seed, global_size):
-        return Terms(tf.reduce_mean(model.layer(batch["images"]) ** 2), {})
-
-
-class Parabola(TrainableModel):
-    """A train step with next to no model."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = keras.layers.Dense(3)
-        self.layer.build([None, 1])
-        self.objective = Squares()
-        self.built = True
-
-
-def kernel_after_a_step(optimizer, strategy) -> np.ndarray:
-    """After a step on a batch that the replicas share."""
-    with strategy.scope():
-        keras.utils.set_random_seed(0)
-        model = Parabola()
-        model.compile(optimizer=optimizer(), clip_norm=0.5)
-    images = np.random.default_rng(0).normal(size=[8, 1]).astype(np.float32)
-    batches = tf.data.Dataset.from_tensor_slices({"images": images}).batch(8)
-    model.fit(batches, shuffle=False, verbose=0)
-    return model.layer.kernel.numpy()
-
-
-@pytest.mark.parametrize("ours", [True, False])
-def test_gradients_are_sent_around_once_and_come_to_the_same(ours, monkeypatch):
-    sent, theirs = [], keras.optimizers.SGD
-    all_reduce = tf.distribute.ReplicaContext.all_reduce
-
-    def counted(context, op, value, options=None):
-        sent.append([int(np.prod(part.shape)) for part in tf.nest.flatten(value)])
-        return all_reduce(context, op, value, options)
-
-    monkeypatch.setattr(tf.distribute.ReplicaContext, "all_reduce", counted)
-    # Of plain gradient descent: Adam's steps are the same whatever its gradients are multiplied by.
-    kind = type("Ours", (SummedGradients, theirs), {}) if ours else theirs
-    found = kernel_after_a_step(lambda: kind(0.1), make_strategy("mirrored"))
-    # Kernel and bias, by each of the replicas; with Keras' own optimiser twice.
-    assert sent.count([3, 3]) == (2 if ours else 4)
-    monkeypatch.undo()
-    wanted = kernel_after_a_step(lambda: theirs(0.1), tf.distribute.get_strategy())
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)

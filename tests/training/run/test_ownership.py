@@ -2,10 +2,8 @@
 
 import dataclasses
 import json
-import shutil
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,11 +14,8 @@ from sat_tf.util import files
 from sat_tf.util.fields import to_dict
 from tests.training.run.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
-from training.data.inputs import Inputs
-from training.run.config import read_run_config
-from training.run.decide import settled
 from training.run.ownership import BOXES, PREDICTIONS, Contents, claim, data_records, exclusive_lock
-from training.train import begin, main, parse, read_data
+from training.train import main, parse
 
 WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 
@@ -56,7 +51,7 @@ def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
 def test_more_epochs_than_a_cosine_was_planned_for_are_a_warning(tmp_path):
     planned = ("--recipe", "scenes_soft", "--fit.epochs")
     claimed(tmp_path, *planned, "2")
-    with pytest.warns(UserWarning, match="2 epochs become 4: the learning rate jumps.*--init-from"):
+    with pytest.warns(UserWarning, match="2 epochs become 4: .* jumps.*--init-from"):
         check_run_dir(tmp_path, *planned, "4")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -146,8 +141,7 @@ def folder(tmp_path) -> RunFolder:
     ("name", "found", "message"),
     [
         ("train", Contents("5e6f", ("x.jpg",)), "The train data of .* `--data-dir`"),
-        ("dev", Contents("3c4d", ("y.jpg",)), "The dev data of .* others can be read.*'y.jpg'"),
-        ("train", Contents("1a2b"), "The train data of .* others can be read now.*'x.jpg'"),
+        ("dev", Contents("3c4d", ("y.jpg",)), "The dev data of .* which of its images can be read"),
         (BOXES, Contents("9c0d"), "The boxes data of .* `--attention.teacher`"),
         (PREDICTIONS, None, "The predictions data of .* `--fit.predictions`"),
     ],
@@ -181,23 +175,12 @@ def test_a_run_keeps_the_split_of_its_folder(tmp_path):
     folder = ("--recipe", "folder_soft")
     claimed(run_dir, *folder, "--data.held-out", "0.125,0.25")
     RunFolder(run_dir).data_dir.write_text(f"{data_dir}\n")
-    new, started = (parse([*folder, *f]).config for f in ((), ("--init-from", str(run_dir))))
+    new, started = (), ("--init-from", str(run_dir))
 
-    def held_out(config, run_dir, data_dir=data_dir):
-        return settled(config, run_dir, data_dir).data.held_out
+    def held_out(flags, run_dir, data_dir=data_dir):
+        places = ("--run-dir", str(run_dir), "--data-dir", str(data_dir))
+        return parse([*folder, *flags, *places]).config.data.held_out
 
     assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
     assert held_out(started, other, tmp_path / "link") == "0.125,0.25"
     assert held_out(new, other) is held_out(started, other, tmp_path) is None
-
-
-def test_a_contact_sheet_that_a_kill_prevented_is_drawn_at_the_next_start(photographs, tmp_path):
-    folder = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
-    folder.contact_sheet.unlink()
-    folder.data.unlink()
-    config = read_run_config(folder.path)
-    places = photographs.cache_dir, photographs.data_dir
-    read = read_data(config, folder.path, *places, say=lambda _: None)
-    inputs = Inputs(*[SimpleNamespace(known={})] * 2)
-    begin(read, inputs)
-    assert folder.contact_sheet.is_file()

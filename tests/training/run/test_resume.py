@@ -29,7 +29,7 @@ from training.data.batches import prefetched
 from training.run.checkpoints import Checkpoints, Progress
 from training.run.config import FitConfig
 from training.run.logs import Validate
-from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
+from training.run.resume import CheckpointAndStop, best_epoch, train_epochs
 from training.run.signals import Interrupts
 from training.run.strategy import make_strategy
 
@@ -277,17 +277,3 @@ def test_stopped_and_killed_processes_end_like_an_unbroken_one(tmp_path, tiny):
     assert_same_runs(one, other)
     assert_same(evaluation_of(one), evaluation_of(other))
     assert not list(one.rglob(".*.tmp"))
-
-
-@pytest.mark.parametrize(
-    ("progress", "ahead"),
-    [
-        (Progress(), "Training 3 epochs of 1 step."),
-        (Progress(2, step=1), "Resuming at epoch 3, step 1."),
-        (Progress(3), "Finished before, after 3 epochs: nothing left to train."),
-        (Progress(1, stopped=True), "Finished before, after 1 epoch: nothing left to train."),
-    ],
-)
-def test_a_run_says_what_is_ahead(progress, ahead):
-    assert outlook(progress, epochs=3, steps=1) == ahead
-    assert progress.finished(3) is ("nothing" in ahead)

@@ -167,24 +167,16 @@ def test_workers_with_other_data_are_refused(tmp_path, tiny):
     assert all("Workers differ in their configuration or data" in one.said for one in ended)
 
 
-@pytest.mark.parametrize(
-    ("config", "told"), [(None, "which is not set"), ("{", "`TF_CONFIG` is invalid")]
-)
-def test_a_worker_without_a_valid_cluster_is_refused(monkeypatch, capsys, config, told):
+@pytest.mark.parametrize("config", [None, "{", "{}"])
+def test_a_worker_without_a_valid_cluster_is_refused(monkeypatch, capsys, config):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if config is not None:
         monkeypatch.setenv("TF_CONFIG", config)
     status, said = exit_of(capsys, main, "--strategy", "multi_worker")
-    assert status == 2 and told in said
+    assert status == 2 and "`TF_CONFIG`, JSON with `cluster` and `task`" in said
 
 
 # Of one process.
-
-
-def test_one_process_is_its_own_chief_and_agrees_with_itself():
-    assert workers.is_chief() and workers.on_chief(divmod)(7, 2) == (3, 1)
-    assert workers.of_chief([1.5]) == [1.5] and workers.heard(15, [15], step=1) == 15
-    workers.check_equal("captions", lambda: pytest.fail("asked"))
 
 
 def test_an_error_of_tensorflow_is_told_in_a_line():
@@ -193,31 +185,6 @@ def test_an_error_of_tensorflow_is_told_in_a_line():
 
 
 # Devices of a strategy.
-
-
-def pretend_gpus(monkeypatch, count: int) -> list[str]:
-    """CPUs in the place of GPUs; the names a strategy is made with."""
-    devices = tf.config.list_logical_devices("CPU")
-    monkeypatch.setattr(
-        tf.config,
-        "list_logical_devices",
-        lambda kind: devices[:count] if kind == "GPU" else devices,
-    )
-    taken: list[str] = []
-    monkeypatch.setattr(workers, "mirrored", taken.extend)
-    return taken
-
-
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_auto_is_one_device_where_there_are_not_two_gpus(monkeypatch, gpus):
-    pretend_gpus(monkeypatch, gpus)
-    assert make_strategy("auto") is None
-
-
-def test_auto_takes_all_of_several_gpus(monkeypatch):
-    taken = pretend_gpus(monkeypatch, 2)
-    make_strategy("auto")
-    assert len(taken) == 2
 
 
 def reduced(size: int) -> list[float]:

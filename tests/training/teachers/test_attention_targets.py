@@ -3,12 +3,11 @@
 import json
 
 import numpy as np
-import pytest
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
-from training.data.boxes import OUTSIDE, place_boxes
-from training.data.examples import DataError, Example, Phrase, Split
+from training.data.boxes import place_boxes
+from training.data.examples import Example, Phrase, Split
 from training.data.image_loader import ImageSource
 from training.teachers.boxes import attention_targets
 
@@ -70,19 +69,3 @@ def test_a_phrase_beyond_a_cut_caption_is_left_out():
     long = example(captions=("a " * 12 + "dog",), phrases=(Phrase(0, 12, LEFT_HALF, "dog"),))
     table, _ = table_of((long,))  # cut to 10 words
     assert not read(targets_of((long,)), table, 11).any()
-
-
-def test_what_is_left_out_is_counted(tmp_path):
-    rows = [{"span": [0, 2]}, {"caption": 5}, {}, {"boxes": [[2, 2, 3, 3]] * 3}]
-    row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]}
-    text = "".join(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row | one) + "\n" for one in rows)
-    path = tmp_path / "boxes.jsonl"
-    path.write_text(text)
-    targets = targets_of((example(),), path)
-    assert len(targets) == 1
-    assert targets.skipped.startswith(f"; skipped: {OUTSIDE} (3), ")
-    why = f"{path} has no usable phrase of the train split.*; skipped: {OUTSIDE} .*, phrases whose"
-    with pytest.raises(DataError, match=why):
-        targets_of((example(captions=("a",)),), path)
-    with pytest.raises(DataError, match="The data set has no usable phrase of the train split"):
-        targets_of((example(),))

@@ -148,18 +148,6 @@ def test_meteor_without_tables_or_over_characters_is_an_error(monkeypatch):
         )
 
 
-@pytest.mark.parametrize("kind", [CiderReward, BleuReward])
-def test_the_table_says_whose_captions_the_references_are(kind):
-    # Images without a caption leave a gap, and count for no document frequency.
-    places = np.array([2, 0, 2], np.int32)
-    tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
-    table = CaptionTable(places, np.zeros(3, np.int32), Rows.of(tokens))
-    reward = kind(references_of(table))
-    expected = kind([[tokens[1]], [tokens[0], tokens[2]]])
-    rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
-    np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))
-
-
 # Runs that are trained for a reward, from a run that was trained word by word.
 
 
