@@ -79,7 +79,6 @@ class ImageLoader:
         policy: `crop` or `squash`.
 
     Attributes:
-        sizes: Index -> height and width, upright, of each image read so far.
         skipped: Index -> why an image could not be read.
         rotated: Indices of the images that EXIF turned.
         changed: Indices of those that `Example.sha256` is not of any more.
@@ -88,7 +87,6 @@ class ImageLoader:
     def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
         self._examples, self._size = examples, size
         self._resize = _compile_resize(size, policy)
-        self.sizes: dict[int, tuple[int, int]] = {}  # a part of a data set has any indices
         self.skipped: dict[int, str] = {}
         self.rotated: set[int] = set()
         self.changed: set[int] = set()
@@ -114,13 +112,9 @@ class ImageLoader:
         return pixels, valid
 
     def _load(self, index: int) -> np.ndarray | None:
-        def resize(pixels: tf.Tensor) -> tf.Tensor:
-            self.sizes[int(index)] = tuple(pixels.shape[:2])
-            return self._resize(pixels)
-
         example = self._examples[index]
         try:
-            pixels, rotated = read_image(example.image, resize, example.sha256)
+            pixels, rotated = read_image(example.image, self._resize, example.sha256)
         except UNREADABLE as error:
             self.skipped[index] = unreadable_reason(error)
             if example.sha256 is not None and isinstance(error, OSError | ImageChangedError):
