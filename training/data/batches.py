@@ -62,11 +62,9 @@ def plan_images(
 
     Args:
         image_index: `[N]` image of each caption.
-        lengths: `[N]` tokens per caption.
+        lengths, seed, epoch: As in `plan_epoch`.
         batch_size: Approximate number of captions per batch: all batches have equally many
             images, except for the last ones.
-        seed: As in `plan_epoch`, like `epoch`.
-        epoch: Number of the epoch.
 
     Returns:
         One int array of caption indices per batch.

@@ -469,10 +469,8 @@ def visible(boxes: Sequence[Box], shape: tuple[int, int], resize: str) -> list[B
     A box outside that view, or that only touches it, is left out; one on its edge is cut. Edges
     that are whole pixels stay exact: a share of the image's side is rounded.
 
-    Args:
-        boxes: Shares of the image's sides.
-        shape: Height and width of the image.
-        resize: The encoder's policy: `squash` shows everything, `crop` the centred square.
+    `shape` is the height and width of the image; of the policies, `squash` shows everything, `crop`
+    the centred square.
     """
     if resize == "squash":
         return list(boxes)

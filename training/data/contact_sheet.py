@@ -41,15 +41,9 @@ def write_contact_sheet(
     notes: Iterable[str] = (),
     table: Iterable[Sequence[str]] = (),
 ) -> None:
-    """Writes a page in one file: images of a split, evenly spread over it, with their captions.
+    """Writes a page in one HTML file: images of a split, evenly spread over it, with captions.
 
-    Args:
-        path: An HTML file.
-        split: The split.
-        language: Code of the captions' language.
-        title: Heading of the page.
-        notes: Paragraphs under the heading.
-        table: Rows under the notes, headings first.
+    Under the heading are notes, a paragraph each, and rows of a table, headings first.
     """
     figures = "".join(_figure(*shown, language) for shown in _chosen(split))
     paragraphs = "".join(f"<p>{html.escape(note)}</p>\n" for note in notes)

@@ -47,13 +47,9 @@ class Dataset:
     def open(
         cls, data: DataConfig, data_dir: Path | None, cache_dir: Path, record: Path | None = None
     ) -> Self:
-        """Reads the data of a run from its record, or else in the layout that it has.
+        """Reads the data of a run from its record, if there is one, or in the layout that it has.
 
-        Args:
-            data: The data set and how to read it.
-            data_dir: Where it is.
-            cache_dir: Keeps the digests of image files.
-            record: The record file; it need not be there.
+        `cache_dir` keeps the digests of image files.
 
         Raises:
             DataError: The record is damaged, or of other files; or the data cannot be used.
@@ -239,10 +235,6 @@ def identify(images: Sequence[AnyImage], cache_dir: Path) -> list[str | None]:
 
     Results are kept in `CACHE/digests`, in a file for each folder of images, tar or Parquet
     file. That only saves time: without it, or if it cannot be written, all images are read.
-
-    Args:
-        images: Files, and images in files of others.
-        cache_dir: Folder of everything that can be computed again (`--cache-dir`).
 
     Returns:
         The digests (hexadecimal); None for an image that cannot be read, or is in no file.

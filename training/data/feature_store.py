@@ -248,13 +248,20 @@ class FeatureStore:
         path = Path(cache_dir) / "features" / f"{identity[:16]}.f16"
         shape = (len(examples), 1 + mirrored, height * width, dim)
         records = Records(path, identity, shape)
-        with _plain_disk_errors(path):
+        try:
             if not records.is_whole():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with records.exclusively():
                     if not records.is_whole():
                         fill(records, encoder, examples, resize)
             return cls(records)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise DataError(
+                f"{'No room for the' if full else 'Cannot write the'} feature store {path}: "
+                f"{error}. Finished parts are kept: free some space, or choose another folder "
+                "(`--cache-dir`)."
+            ) from error
 
     @property
     def skipped(self) -> dict[int, str]:
@@ -286,19 +293,6 @@ class FeatureStore:
         if views is not None and self.mirrored:
             view += views.mirrored
         return np.asarray(self._records[indices, view])
-
-
-@contextlib.contextmanager
-def _plain_disk_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError into a DataError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise DataError(
-            f"{'No room for the' if full else 'Cannot write the'} feature store {path}: {error}. "
-            "Finished parts are kept: free some space, or choose another folder (`--cache-dir`)."
-        ) from error
 
 
 def fingerprint(encoder: Encoder, examples: Sequence[Example], resize: str, mirrored: bool) -> str:

@@ -73,11 +73,6 @@ def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
 class ImageLoader:
     """Reads, decodes and resizes images on a few threads, and notes the unreadable ones.
 
-    Args:
-        examples: The examples.
-        size: Side of the pixels.
-        policy: `crop` or `squash`.
-
     Attributes:
         skipped: Index -> why an image could not be read.
         rotated: Indices of the images that EXIF turned.
@@ -179,8 +174,8 @@ class ImageSource:
         size: Side of the images that are read, pixels.
         resize: `crop` or `squash`.
         mirrored: Whether views may be mirrored.
-        random_crop: Share of height and width that a view leaves out. A view has the same size as
-            the plain image: it is cropped from one that is enlarged accordingly.
+        random_crop: Share of height and width that a view leaves out; it is cropped from an image
+            that is enlarged accordingly.
     """
 
     key = "images"

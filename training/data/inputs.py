@@ -202,17 +202,8 @@ def batches_of(
 ) -> tuple[int, Callable[[int, int, Shard], tf.data.Dataset]]:
     """Plans the training batches.
 
-    Args:
-        table: The training captions.
-        inputs: The inputs, and the teachers.
-        batch_size: Captions per batch; images if captions are sampled.
-        seed: Seed of the order and of the views.
-        by_image: Keep all captions of an image in one batch.
-        sampled: Captions are sampled from the model: one row per image, with its number.
-
-    Returns:
-        The batches per epoch; and a function that returns those of a shard from an epoch and a
-        step of it on, endless.
+    With `sampled`, captions are sampled from the model: there is one row per image, with its
+    number, and `batch_size` counts images. The rest is as in `training_batches`.
     """
     by_image = by_image and len(np.unique(table.image_index)) < len(table)
     if sampled:

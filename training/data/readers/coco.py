@@ -56,11 +56,8 @@ def read(data_dir: Path | None, data: DataSet) -> tuple[tuple[Path, ...], Callab
 def load(split: str, data_dir: Path | None = None, limit: int | None = None) -> Split:
     """Loads one split; downloads and prepares the data set first if necessary.
 
-    Args:
-        split: "train", "dev" or "test".
-        data_dir: The folder of TensorFlow Datasets; None for its default (`$TFDS_DATA_DIR` or
-            `~/tensorflow_datasets`).
-        limit: Load only so many examples.
+    `data_dir` is the folder of TensorFlow Datasets; None for its default (`$TFDS_DATA_DIR` or
+    `~/tensorflow_datasets`).
 
     Returns:
         The split in the order of the prepared records. Ids are COCO's file names.
