@@ -238,18 +238,16 @@ class SearchConfig:
     score); best with a beam of 10 or more. 0 ranks by score."""
     max_length: Annotated[int, Range(1, 1000)] = 30
     """The most words of a caption."""
-    min_length: NonNegativeInt = 1
-    """The fewest words of a caption."""
     no_repeat_ngram: NonNegativeInt = 0
     """If above 0, no caption has the same n words in a row twice."""
     suppress_unknown: bool = True
     """Never generate <unk>."""
 
+    FORMER = {"min_length": 1}
+    """Keys of earlier versions, and the one value that still has its meaning."""
+
     def __post_init__(self) -> None:
         check_fields(self, "search")
-        if self.min_length > self.max_length:
-            expected = f"at most `--search.max_length`, {self.max_length}"
-            raise invalid_value("--search.min_length", expected, self.min_length, kind="key")
 
     @property
     def forbidden(self) -> tuple[int, ...]:
@@ -269,8 +267,6 @@ class SearchFlags:
     """Above 0, hypotheses are ranked by their similarity; the run's own by default."""
     max_length: PositiveInt | None = None
     """The most words of a caption; the run's own by default."""
-    min_length: NonNegativeInt | None = None
-    """The fewest words of a caption; the run's own by default."""
     no_repeat_ngram: NonNegativeInt | None = None
     """If above 0, no caption has the same n words in a row twice; the run's own by default."""
 

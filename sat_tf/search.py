@@ -66,7 +66,6 @@ def beam_search(
     length_power: NonNegative = 0.0,
     consensus: NonNegative = 0.0,
     forbidden: Sequence[int] = (PAD, START),
-    min_length: NonNegativeInt = 1,
     no_repeat_ngram: NonNegativeInt = 0,
     constants: Nest = (),
 ) -> Hypotheses:
@@ -97,7 +96,6 @@ def beam_search(
         consensus: If above 0, the captions found are ranked by their similarity, each
             with weight `exp(consensus * score)`; see `expected_similarity`.
         forbidden: Token ids that are never generated.
-        min_length: The fewest words of a caption.
         no_repeat_ngram: If above 0, no caption has the same n tokens in a row twice.
         constants: Nest of `[B, ...]` that no step changes. If it is not empty, `step` is called
             with `(tokens, state, constants)`, and as soon as half of the images have finished,
@@ -114,7 +112,7 @@ def beam_search(
         Xu et al. (2015), arXiv:1502.03044 (its code searches with a shrinking beam);
         Wu et al. (2016), arXiv:1609.08144, for the power of the length.
     """
-    rules = make_rules(beam, max_length, length_power, forbidden, min_length)
+    rules = Rules(beam, max_length, length_power, forbidden)
     if no_repeat_ngram:
         step = _without_repeats(step, no_repeat_ngram)
         state = (state, tf.fill([batch_size, max_length], -1))
@@ -186,8 +184,7 @@ class Rules(NamedTuple):
     beam: int
     max_length: int
     length_power: float
-    forbidden: tuple[int, ...]
-    min_length: int
+    forbidden: Sequence[int]
 
 
 class Trace(NamedTuple):
@@ -210,20 +207,6 @@ class _Carry(NamedTuple):
     images: tf.Tensor  # [P], their places in the batch
 
 
-def make_rules(
-    beam: int, max_length: int, length_power: float, forbidden: Sequence[int], min_length: int
-) -> Rules:
-    """Returns the rules of a search.
-
-    Raises:
-        ValueError: The fewest words are more than the most.
-    """
-    if min_length > max_length:
-        raise invalid_value("min_length", f"at most `max_length`, {max_length}", min_length)
-    ids = tuple(int(token) for token in forbidden)
-    return Rules(int(beam), int(max_length), float(length_power), ids, int(min_length))
-
-
 def run(
     step: Step, state: Nest, select: Select, batch_size, rules: Rules, constants: Nest = ()
 ) -> Trace:
@@ -236,49 +219,50 @@ def run(
         tf.nest.map_structure(tf.convert_to_tensor, constants),
         tf.range(batch_size),
     )
+    drops = bool(tf.nest.flatten(constants))
     # The first step stays outside the loop, which must know beforehand what it will write. All
     # slots of an image still hold the same prefix, so it is stepped once.
     carry, first = _advance(step, select, rules, 0, carry)
-    auxiliary = tf.nest.map_structure(lambda x: tf.repeat(x, rules.beam, axis=0), first[-1])
-    first = (*first[:-1], auxiliary)
-    arrays = _write(_arrays_for(first, rules), 0, first)
+    repeat = functools.partial(tf.repeat, repeats=rules.beam, axis=0)
+    first = first._replace(auxiliary=tf.nest.map_structure(repeat, first.auxiliary))
+    arrays = tf.nest.map_structure(
+        lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), first
+    )
+    arrays = _write(arrays, 0, first)
+    if drops:
+        carry = _without_ended(carry, rules.beam)
 
-    def searches(index, carry: _Carry):
+    def searches(index, carry: _Carry, _):
         return (index < rules.max_length) & tf.reduce_any(_is_live(carry))
 
-    def one_step(index, carry: _Carry, arrays):
+    def one_step(index, carry: _Carry, arrays: Trace):
+        images = carry.images
         carry, written = _advance(step, select, rules, index, carry)
+        if drops:
+            written = _among_all(written, images, batch_size, rules.beam)
+            carry = _without_ended(carry, rules.beam)
         return index + 1, carry, _write(arrays, index, written)
 
-    def until_half_have_ended(begin, carry: _Carry, arrays):
-        def most_are_live(index, carry: _Carry):
-            count = tf.reduce_sum(tf.cast(_is_live(carry), tf.int32))
-            most = 2 * count > tf.size(carry.images)
-            # At least one step: an array that nothing was written to cannot be read.
-            return searches(index, carry) & (most | (index == begin))
-
-        index, after, part = _loop(most_are_live, one_step, begin, carry, _arrays_for(first, rules))
-        steps = tf.range(begin, index)
-        part = tf.nest.map_structure(lambda array: array.gather(steps), part)
-        part = _scatter_images(part, carry.images, batch_size, rules.beam)
-        arrays = tf.nest.map_structure(lambda array, x: array.scatter(steps, x), arrays, part)
-        return index, _drop_ended(after, rules.beam), arrays
-
-    body = until_half_have_ended if tf.nest.flatten(constants) else one_step
-    steps, _, arrays = _loop(searches, body, tf.constant(1), carry, arrays)
-    return Trace(*tf.nest.map_structure(lambda array: array.gather(tf.range(steps)), arrays))
+    invariants = (
+        tf.TensorShape([]),
+        tf.nest.map_structure(_rows_unknown, carry),
+        tf.nest.map_structure(lambda _: tf.TensorShape(None), arrays),
+    )
+    steps, _, arrays = tf.while_loop(
+        searches, one_step, (tf.constant(1), carry, arrays), invariants
+    )
+    return tf.nest.map_structure(lambda array: array.gather(tf.range(steps)), arrays)
 
 
-def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> tuple[_Carry, Nest]:
-    """Takes one step: the next carry, and (token, parent, total, auxiliary) to write."""
+def _advance(
+    step: Step, select: Select, rules: Rules, index, carry: _Carry
+) -> tuple[_Carry, Trace]:
+    """Takes one step: the next carry, and what is recorded of the step."""
     given = (carry.constants,) if tf.nest.flatten(carry.constants) else ()
     log_probs, state, auxiliary = step(carry.tokens, carry.state, *given)
     log_probs = tf.cast(log_probs, tf.float32)
     # Only the first step, outside the loop, has a Python number as its index.
-    first = isinstance(index, int) and rules.min_length > 0
-    allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
-    if not first and rules.min_length > 1:
-        allowed &= (np.arange(len(allowed)) != END) | (index >= rules.min_length)
+    allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first=isinstance(index, int))
     log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
     parent, token, total = select(index, carry.live, log_probs)
     # Finished hypotheses keep their places: the lowest ranks have no slot left.
@@ -286,9 +270,6 @@ def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> 
     total = tf.where(in_use, total, -math.inf)
     ends = token == END
     room = carry.room - tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
-    if len(tf.nest.flatten(state)) != (count := len(tf.nest.flatten(carry.state))):
-        got = len(tf.nest.flatten(state))
-        raise invalid_value("step", f"{count} state tensors from it", got)
     state = tf.nest.pack_sequence_as(carry.state, tf.nest.flatten(state))  # a list for a tuple
     if rules.beam > 1:  # otherwise each prefix is its own parent
         rows = tf.reshape(flat_rows(parent, carry.live.shape[1]), [-1])
@@ -296,27 +277,10 @@ def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> 
     live = tf.where(ends, -math.inf, total)
     tokens = tf.reshape(token, [-1])
     carry = carry._replace(tokens=tokens, state=state, live=live, room=room)
-    return carry, (token, parent, total, () if auxiliary is None else auxiliary)
+    return carry, Trace(token, parent, total, () if auxiliary is None else auxiliary)
 
 
-def _loop(condition, body, index, carry: _Carry, arrays: Nest):
-    """Runs `body` while `condition(index, carry)`; the number of images may change."""
-    invariants = (
-        tf.TensorShape([]),
-        tf.nest.map_structure(_rows_unknown, carry),
-        tf.nest.map_structure(lambda _: tf.TensorShape(None), arrays),
-    )
-    start = (index, carry, arrays)
-    return tf.while_loop(lambda index, carry, _: condition(index, carry), body, start, invariants)
-
-
-def _arrays_for(written: Nest, rules: Rules) -> Nest:
-    return tf.nest.map_structure(
-        lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), written
-    )
-
-
-def _write(arrays: Nest, index, written: Nest) -> Nest:
+def _write(arrays: Trace, index, written: Trace) -> Trace:
     written = tf.nest.pack_sequence_as(arrays, tf.nest.flatten(written))
     return tf.nest.map_structure(lambda array, x: array.write(index, x), arrays, written)
 
@@ -326,36 +290,48 @@ def _is_live(carry: _Carry) -> tf.Tensor:
     return tf.reduce_any(carry.live > -math.inf, axis=1)
 
 
-def _drop_ended(carry: _Carry, beam: int) -> _Carry:
-    """Keeps the live images and everything that belongs to them."""
-    kept = tf.cast(tf.where(_is_live(carry))[:, 0], tf.int32)
-    rows = tf.reshape(kept[:, tf.newaxis] * beam + tf.range(beam), [-1])
-    by_image = (carry.live, carry.room, carry.constants, carry.images)
-    tokens, state = tf.nest.map_structure(lambda x: tf.gather(x, rows), (carry.tokens, carry.state))
-    return _Carry(tokens, state, *tf.nest.map_structure(lambda x: tf.gather(x, kept), by_image))
+def _without_ended(carry: _Carry, beam: int) -> _Carry:
+    """Keeps the live images, and all that belongs to them, as soon as they are half or fewer."""
+    live = _is_live(carry)
+
+    def drop() -> _Carry:
+        kept = tf.cast(tf.where(live)[:, 0], tf.int32)
+        rows = _rows_of(kept, beam)
+        by_row, by_image = (carry.tokens, carry.state), carry[2:]
+        by_row = tf.nest.map_structure(lambda x: tf.gather(x, rows), by_row)
+        return _Carry(*by_row, *tf.nest.map_structure(lambda x: tf.gather(x, kept), by_image))
+
+    most = 2 * tf.math.count_nonzero(live, dtype=tf.int32) > tf.size(live)
+    return tf.cond(most, lambda: carry, drop)
 
 
-def _scatter_images(written: Nest, images: tf.Tensor, batch_size, beam: int) -> Nest:
-    """Puts values of some images `[S, P, ...]` in their places among all `[S, B, ...]`."""
-    count = tf.size(images)
-    missing = tf.fill([batch_size], count)
-    places = tf.tensor_scatter_nd_update(missing, images[:, tf.newaxis], tf.range(count))
-    rows = tf.reshape(places[:, tf.newaxis] * beam + tf.range(beam), [-1])
+def _among_all(written: Trace, images: tf.Tensor, batch_size, beam: int) -> Trace:
+    """Puts values of some images `[P, ...]` in their places among all `[B, ...]`."""
+    rows, places = _rows_of(images, beam), images[:, tf.newaxis]
 
-    def scatter(x: tf.Tensor, places: tf.Tensor, over: int = 1, filler: float = 0):
-        padding = [[0, 0], [0, over], *[[0, 0]] * (x.shape.rank - 2)]
-        return tf.gather(tf.pad(x, padding, constant_values=filler), places, axis=1)
+    def scatter(x: tf.Tensor, places: tf.Tensor, count) -> tf.Tensor:
+        return tf.scatter_nd(places, x, tf.concat([[count], tf.shape(x)[1:]], axis=0))
 
-    token, parent, total, auxiliary = written
-    auxiliary = tf.nest.map_structure(lambda x: scatter(x, rows, beam), auxiliary)
-    total = scatter(total, places, filler=-math.inf)
-    return scatter(token, places), scatter(parent, places), total, auxiliary
+    unused = tf.fill([batch_size, beam], -math.inf)
+    return Trace(
+        scatter(written.tokens, places, batch_size),
+        scatter(written.parents, places, batch_size),
+        tf.tensor_scatter_nd_update(unused, places, written.log_probs),
+        tf.nest.map_structure(
+            lambda x: scatter(x, rows[:, tf.newaxis], batch_size * beam), written.auxiliary
+        ),
+    )
+
+
+def _rows_of(images: tf.Tensor, beam: int) -> tf.Tensor:
+    """Returns the rows `[P * K]` of the prefixes of images `[P]`."""
+    return tf.reshape(images[:, tf.newaxis] * beam + tf.range(beam), [-1])
 
 
 def allowed_tokens(vocabulary: int | None, forbidden: Sequence[int], first: bool) -> np.ndarray:
     """Marks the tokens that a step may generate, bool `[V]`; known when the graph is made.
 
-    The `first` step of captions that are never empty bars `END` too. A V that is not known is a
+    The `first` step bars `END` too, as no caption is empty. A V that is not known is a
     `ValueError`.
     """
     if vocabulary is None:

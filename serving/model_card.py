@@ -70,7 +70,7 @@ def _facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> 
         "vocabulary": f"{len(captioner.vocabulary) - len(SPECIAL_TOKENS)} {unit}",
         "language": captioner.vocabulary.language or "not known",
         "beam": str(search.beam),
-        "length of a caption": f"{search.min_length} to {search.max_length} {unit}",
+        "length of a caption": f"1 to {search.max_length} {unit}",
         "repeated n-grams": repeated,
         "scores": f"log p / length^{search.length_power:g}",
         "ranked by": f"consensus {search.consensus:g}" if search.consensus else "score",

@@ -74,7 +74,7 @@ def beam_search(step: Step, search: SearchConfig) -> Found:
         reached = before[:, np.newaxis] + log_probs[:live]
         reached[~np.isfinite(reached)] = -np.inf
         reached[:, search.forbidden] = -np.inf
-        if time < search.min_length:
+        if time == 0:
             reached[:, END] = -np.inf
         if search.no_repeat_ngram:
             reached[_repeating(tokens[:live, :time], search.no_repeat_ngram)] = -np.inf

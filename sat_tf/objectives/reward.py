@@ -33,19 +33,10 @@ from sat_tf.objectives.likelihood import (
     word_means,
 )
 from sat_tf.ops import check_seed, fold_in, replica_seed, step_seeds, uniform
-from sat_tf.search import (
-    FLOOR,
-    Hypotheses,
-    Nest,
-    Step,
-    allowed_tokens,
-    make_rules,
-    read_hypotheses,
-    run,
-)
+from sat_tf.search import FLOOR, Hypotheses, Nest, Rules, Step, allowed_tokens, read_hypotheses, run
 from sat_tf.text.vocabulary import END, PAD, START
 from sat_tf.train_step import Batch, Terms, weighted
-from sat_tf.util.fields import NonNegativeInt, PositiveInt, Range, checked
+from sat_tf.util.fields import PositiveInt, Range, checked
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Image numbers `[N]` and captions `[N, T]`, ids up to <end>, to rewards `[N]`, floating.
@@ -224,7 +215,6 @@ def sample(
     max_length: PositiveInt,
     seed: tf.Tensor | Sequence[int],
     forbidden: Sequence[int] = (PAD, START),
-    min_length: NonNegativeInt = 1,
 ) -> Hypotheses:
     """Draws one caption per image: `y_t ~ softmax(log_probs)`.
 
@@ -238,7 +228,7 @@ def sample(
     Raises:
         ValueError: As in `beam_search`, or the seed is of another shape.
     """
-    rules = make_rules(1, max_length, 0.0, forbidden, min_length)
+    rules = Rules(1, max_length, 0.0, forbidden)
     check_seed(seed)
     seed = tf.convert_to_tensor(seed, tf.int32)
 

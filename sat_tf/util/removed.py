@@ -24,6 +24,8 @@ REMOVED: dict[str, str] = {
     "--decoder.output-previous-word": "the deep output reads the previous word",
     "--decoder.output-context": "the deep output reads the context",
     "--decoder.output-tanh": "the deep output has a tanh",
+    "--search.min-length": "captions have at least one word",
+    "--min-length": "captions have at least one word",
     "--encoder.name keras_hub:siglip*": "take keras_hub:dinov2_small or a CLIP encoder",
     "--data.segmenter": "split the captions yourself and take `--data.tokens words`",
     "--data.tokens subwords": "take words, or characters in languages without spaces",

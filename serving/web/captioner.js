@@ -164,7 +164,7 @@ async function beamSearch(step, search) {
   const ended = [];
   for (let time = 0; time < search.max_length && live.length; time++) {
     const { log_probs: logProbs, size, beside } = await step(live.map(({ tokens }) => tokens.at(-1) ?? START), parents);
-    const barred = new Set([...search.forbidden, ...(time < search.min_length ? [END] : [])]);
+    const barred = new Set([...search.forbidden, ...(time ? [] : [END])]);
     const best = []; // [total, row, token]
     const room = search.beam - ended.length;
     live.forEach(({ tokens, totals }, row) => {

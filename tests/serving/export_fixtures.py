@@ -70,7 +70,7 @@ def write_run(
         decoder["bottleneck_dim"] = 12
         search["consensus"] = 3.0
     if attention["kind"] == "none":
-        search |= {"min_length": 4, "no_repeat_ngram": 2}
+        search |= {"no_repeat_ngram": 2}
     values = {
         "encoder": encoder or {"name": "scenes_cnn", "image_size": 32},
         "decoder": decoder,

@@ -26,9 +26,7 @@ def search(model: TreeModel, image: int, beam: int, **rules):
 
 @pytest.mark.parametrize("beam", [1, 3, 7])
 @pytest.mark.parametrize("length_power", [0.0, 0.7])
-@pytest.mark.parametrize(
-    "rules", [{}, {"min_length": 3}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}], ids=str
-)
+@pytest.mark.parametrize("rules", [{}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}], ids=str)
 def test_it_finds_the_hypotheses_of_the_search_in_the_graph(beam, length_power, rules):
     model = TreeModel(seed=beam)
     expected = model.search(beam, length_power=length_power, **rules)

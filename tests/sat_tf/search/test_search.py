@@ -33,28 +33,18 @@ def test_beam_as_wide_as_the_tree_is_brute_force(power):
         assert_same(hypotheses, image, brute_force(model, image, power))
 
 
-def test_empty_captions_compete_where_they_are_allowed():
-    model = TreeModel(seed=2)
-    hypotheses = model.search(LEAVES + 1, min_length=0, length_power=0.5)
-    for image in range(model.images):
-        expected = brute_force(model, image, 0.5, shortest=0)
-        assert () in [words for _, words in expected]
-        assert_same(hypotheses, image, expected)
-
-
 def repeats(words, n: int) -> bool:
     grams = [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
     return len(set(grams)) < len(grams)
 
 
-@pytest.mark.parametrize(("shortest", "n"), [(3, 0), (MAX_LENGTH, 0), (1, 1), (1, 2), (2, 3)])
-def test_short_captions_and_repeated_n_grams_are_left_out_of_the_tree(shortest, n):
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_repeated_n_grams_are_left_out_of_the_tree(n):
     model = TreeModel(seed=26)
-    options = {"min_length": shortest, "no_repeat_ngram": n, "length_power": 0.5}
-    hypotheses = model.search(LEAVES, **options)
+    hypotheses = model.search(LEAVES, no_repeat_ngram=n, length_power=0.5)
     for image in range(model.images):
-        expected = brute_force(model, image, 0.5, shortest=shortest)
-        expected = [(score, words) for score, words in expected if not (n and repeats(words, n))]
+        expected = brute_force(model, image, 0.5)
+        expected = [(score, words) for score, words in expected if not repeats(words, n)]
         assert 0 < len(expected) < LEAVES
         assert_same(hypotheses, image, expected)
         assert not hypotheses.lengths[image][len(expected) :].any()
@@ -201,7 +191,6 @@ def test_images_that_have_ended_are_left_out_and_nothing_else_changes(beam, comp
         ("max_length", 0),
         ("beam", 2.5),
         ("length_power", -1.0),
-        ("min_length", MAX_LENGTH + 1),
         ("no_repeat_ngram", -1),
     ],
 )
@@ -239,7 +228,7 @@ def test_the_search_stops_when_every_image_is_done():
 
 def test_a_graph_serves_every_batch_size_from_one_trace():
     model, calls = TreeModel(seed=20, images=4), []
-    options = {"length_power": 0.5, "min_length": 2, "no_repeat_ngram": 1}
+    options = {"length_power": 0.5, "no_repeat_ngram": 1}
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
     def search(images):
@@ -345,19 +334,18 @@ def test_sample_frequencies_are_the_probabilities():
     probabilities = np.exp(model.log_probs[0])
     words = [token for token in range(VOCABULARY) if token != END]
     for word in words:
-        first = probabilities[0, word]
+        first = probabilities[0, word] / (1 - probabilities[0, END])  # no caption is empty
         second = probabilities[model.node((word,))]
         expected = {(word,): first * second[END]}
         expected |= {(word, other): first * second[other] for other in words}
         for caption, probability in expected.items():
             deviation = math.sqrt(probability * (1 - probability) / count)
             assert drawn.count(caption) / count == pytest.approx(probability, abs=5 * deviation)
-    assert drawn.count(()) / count == pytest.approx(probabilities[0, END], abs=0.02)
 
 
 def test_sampled_log_probs_are_the_models():
     model = TreeModel(seed=19)
-    drawn = draws(model, 30, [5, 6], forbidden=(PAD, START), min_length=1)
+    drawn = draws(model, 30, [5, 6], forbidden=(PAD, START))
     assert (drawn.lengths >= 1).all()
     for k, words in enumerate(captions_of_draws(drawn)):
         assert drawn.log_probs[k, 0] == pytest.approx(model.log_prob(0, words), rel=1e-5)

@@ -97,9 +97,9 @@ def ranked(model: TreeModel, image: int, sequences, power: float):
     return sorted(scored, key=lambda pair: -pair[0])
 
 
-def brute_force(model, image, power, words=WORDS, shortest=1):
+def brute_force(model, image, power, words=WORDS):
     sequences = itertools.chain.from_iterable(
-        itertools.product(words, repeat=n) for n in range(shortest, MAX_LENGTH + 1)
+        itertools.product(words, repeat=n) for n in range(1, MAX_LENGTH + 1)
     )
     return ranked(model, image, sequences, power)
 
@@ -130,7 +130,7 @@ def assert_same(hypotheses, image: int, expected):
 
 def draws(model, count: int, seed, **options):
     images = np.zeros(count, np.int32)
-    options = {"max_length": MAX_LENGTH, "min_length": 0, "forbidden": (), **options}
+    options = {"max_length": MAX_LENGTH, "forbidden": (), **options}
     return numpy(sample(model.step, model.state(images), batch_size=count, seed=seed, **options))
 
 
