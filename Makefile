@@ -53,7 +53,7 @@ docs: $(DOCS_STAMP) ## Build the site in build/docs, with the notebooks' output 
 		-D nb_execution_mode=cache -D live_page=1 $(ARGS) docs build/docs
 	@echo "Open build/docs/index.html; for its live page: $(BIN)/python -m http.server -d build/docs"
 
-bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step search --json figures.json").
+bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step").
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style, formatting and who imports whom.

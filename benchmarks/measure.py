@@ -32,10 +32,7 @@ def command(run: Callable[..., int | None], argv: list[str] | None = None) -> in
 
 
 def medians(
-    calls: Mapping[Hashable, Callable[[], object]],
-    repeats: int,
-    warm_up: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
+    calls: Mapping[Hashable, Callable[[], object]], repeats: int, warm_up: int = 1
 ) -> dict[Any, float]:
     """Times calls that take turns (A, B, A, B, ...), so that all see the same load of the machine.
 
@@ -43,7 +40,6 @@ def medians(
         calls: Calls by name.
         repeats: Timed turns.
         warm_up: Untimed turns before them: tracing, compiling, filling caches.
-        clock: Clock, seconds; `time.process_time` for processor time.
 
     Returns:
         The median seconds of each call.
@@ -54,12 +50,12 @@ def medians(
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for turn in range(-warm_up, repeats):
         for name, call in calls.items():
-            start = clock()
+            start = time.perf_counter()
             call()
             if gpu:  # functions on a CPU return when they are done
                 tf.test.experimental.sync_devices()
             if turn >= 0:
-                took[name].append(clock() - start)
+                took[name].append(time.perf_counter() - start)
     return {name: statistics.median(seconds) for name, seconds in took.items()}
 
 
@@ -78,8 +74,6 @@ def machine() -> str:
     import keras
     import tensorflow as tf
 
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count()
     found = re.search(r"model name\s*: (.*)", _CPU.read_text()) if _CPU.exists() else None
     name = found[1] if found else platform.processor() or platform.machine()
     gpus = [
@@ -87,7 +81,7 @@ def machine() -> str:
         for gpu in tf.config.list_physical_devices("GPU")
     ]
     return (
-        f"{', '.join([name, f'{cores} cores', *gpus])}\n"
+        f"{', '.join([name, f'{os.cpu_count()} cores', *gpus])}\n"
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python "
         f"{platform.python_version()}, load average {os.getloadavg()[0]:.1f}"
     )

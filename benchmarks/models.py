@@ -96,9 +96,7 @@ def caption_tokens(lengths: np.ndarray, vocabulary_size: int) -> list[np.ndarray
     ]
 
 
-def run_config(
-    shape: Shape, kind: Kind = "soft", precision: Precision = "float32", xla: bool = False
-) -> RunConfig:
+def run_config(shape: Shape, kind: Kind = "soft", precision: Precision = "float32") -> RunConfig:
     """Returns the Flickr8k recipe for VGG19 in this shape; its decoder has no narrow layer."""
     base, width = RECIPES[f"flickr8k_vgg19_{kind}"], shape.width
     widths = {"embedding_dim": width, "attention_dim": width, "hidden_dim": width}
@@ -106,7 +104,7 @@ def run_config(
         base,
         encoder=EncoderConfig(shape.backbone, image_size=shape.image_size),
         decoder=dataclasses.replace(base.decoder, **widths),
-        fit=dataclasses.replace(base.fit, precision=precision, jit_compile=xla),
+        fit=dataclasses.replace(base.fit, precision=precision),
     )
 
 
@@ -118,7 +116,7 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     model = Captioner(config.captioner, words, load_encoder_weights=False, dtype=policy)
     objective = make_objective(config.attention)
     compile_model(model, objective, config.optimizer, STEPS, config.fit, config.seed)
-    model.optimizer.build(model.trainable_variables)  # XLA cannot make them within the step
+    model.optimizer.build(model.trainable_variables)
     return model
 
 

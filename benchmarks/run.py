@@ -1,4 +1,4 @@
-"""Measure this machine: `python -m benchmarks.run [--only step search] [--json FILE]`.
+"""Measure this machine: `python -m benchmarks.run [--only step search]`.
 
 Training steps and searches: sat_tf and the baseline take turns. A step is measured at its best
 batch size. The baseline searches one image at a time in a Python loop. docs/performance.md explains
@@ -7,13 +7,12 @@ the figures.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from json import dumps
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -23,16 +22,7 @@ from benchmarks import baseline, models
 from benchmarks.measure import command, format_table, machine, matrix_product, medians
 from benchmarks.models import SHAPES, Shape
 from sat_tf.config import SearchConfig
-from sat_tf.inference.keras_captioner import KerasCaptioner
-from sat_tf.util.files import write_atomically
 from training.data.batches import pad_tokens, plan_epoch
-
-TITLES = {
-    "sweep": "Training step over batch sizes",
-    "step": "Training step, each variant at its best batch size",
-    "search": "Search",
-}
-"""Title of each table."""
 
 _EPOCH = 30_000  # captions that batches are chosen from, as many as Flickr8k trains on
 ROTATION = 3  # batches used in turn, so that none stays in a cache
@@ -46,7 +36,6 @@ def run(
     repeats: int = 3,
     batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512),
     search_batches: tuple[int, ...] = (1, 8, 32, 100),
-    json: Path | None = None,
 ) -> None:
     """Measures training steps and search.
 
@@ -56,22 +45,15 @@ def run(
         repeats: Timed turns of each side; figures are medians.
         batch_sizes: Captions per training batch that each side tries.
         search_batches: Images per search.
-        json: File of all measurements; none by default.
     """
     sections = {"step": (measure_step, batch_sizes), "search": (measure_search, search_batches)}
-    tables: dict[str, list[Row]] = {}
     for section in only:
         measure, sizes = sections[section]
-        found: dict[str, list[Row]] = {}
+        rows: list[Row] = []
         for shape in shapes:
             print(f"Measuring {section} {shape} ...", file=sys.stderr, flush=True)
-            for name, rows in measure(SHAPES[shape], sizes, repeats).items():
-                found.setdefault(name, []).extend({"shape": shape, **row} for row in rows)
-        for name, rows in found.items():
-            print(f"\n{TITLES[name]}\n\n{format_table(rows)}", flush=True)
-        tables |= found
-        if json:  # an interrupted run keeps its finished sections
-            write_atomically(json, dumps({"machine": machine(), "tables": tables}, indent=1) + "\n")
+            rows += [{"shape": shape, **row} for row in measure(SHAPES[shape], sizes, repeats)]
+        print(f"\n{format_table(rows)}", flush=True)
     print(f"\n{machine()}")
 
 
@@ -82,28 +64,23 @@ class Variant:
     side: str = "sat_tf"
     attention: models.Kind = "soft"
     precision: models.Precision = "float32"
-    xla: bool = False
 
     def train_function(self, shape: Shape) -> Callable[[dict[str, tf.Tensor]], object]:
         """Compiles the step, as `fit` does, for batches of any size and length."""
         if self.side == "baseline":
             return baseline.train_function(shape)
-        config = models.run_config(shape, self.attention, self.precision, self.xla)
+        config = models.run_config(shape, self.attention, self.precision)
         batch = {
             "annotations": tf.TensorSpec([None, shape.locations, shape.annotation_dim], tf.float16),
             "tokens": tf.TensorSpec([None, None], tf.int32),
         }
         step = models.captioner(shape, config).train_step
-        return tf.function(step, input_signature=[batch], autograph=False, jit_compile=self.xla)
+        return tf.function(step, input_signature=[batch], autograph=False)
 
 
 VARIANTS = (
     Variant("baseline"),
-    *(
-        Variant(precision=precision, xla=xla)
-        for precision in models.PRECISIONS
-        for xla in (False, True)
-    ),
+    *(Variant(precision=precision) for precision in models.PRECISIONS),
     *(Variant(attention="hard", precision=precision) for precision in models.PRECISIONS),
 )
 
@@ -141,18 +118,11 @@ class Batches:
             made.append({"annotations": drawn, "tokens": tf.constant(tokens)})
         return cls(tuple(made), ROTATION * size, int(sum((n + 1).sum() for n in chosen)))
 
-    @property
-    def padding(self) -> float:
-        """Share of padding among the predictions."""
-        return 1.0 - self.words / sum(
-            int(tf.size(batch["tokens"][:, 1:])) for batch in self.batches
-        )
-
 
 def measure_step(
     shape: Shape, batch_sizes: Sequence[int], repeats: int, variants: Sequence[Variant] = VARIANTS
-) -> dict[str, list[Row]]:
-    """Measures `sweep`, each variant at every batch size, and `step`, each at its best.
+) -> list[Row]:
+    """Measures each variant at every batch size; returns a row of each at its best.
 
     Variants take turns at every batch: the load of a shared machine may change within seconds.
     """
@@ -174,7 +144,6 @@ def measure_step(
             product = products[v.precision][0] / took[v.precision]
             flops = shape.training_flops(own.captions, own.words) / seconds
             row = vars(v) | {"batch": size, "captions_s": own.captions / seconds}
-            row |= {"tokens_s": own.words / seconds, "padding": own.padding}
             row |= {"gflops": flops / 1e9, "product_gflops": product / 1e9}
             sweep.append(row | {"product_share": flops / product})
     best = [
@@ -185,7 +154,7 @@ def measure_step(
         for v in variants
     ]
     base = {row["side"]: row["captions_s"] for row in reversed(best)}.get("baseline", np.nan)
-    return {"sweep": sweep, "step": [r | {"times_baseline": r["captions_s"] / base} for r in best]}
+    return [row | {"times_baseline": row["captions_s"] / base} for row in best]
 
 
 LENGTH = 12
@@ -194,8 +163,8 @@ _BEAMS = (1, 5)
 _LOOPED = 3  # images per turn of the loop in Python
 
 
-def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> dict[str, list[Row]]:
-    """Measures `search`: images/s of each side over batch sizes; no caption ends early."""
+def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> list[Row]:
+    """Measures images/s of each side over batch sizes; no caption ends early."""
     sides: list[tuple[dict[str, Any], Callable[[], object]]] = []
     for beam in _BEAMS:
         loop, images = baseline.beam_search(shape, beam, LENGTH), models.annotations(shape, _LOOPED)
@@ -206,7 +175,11 @@ def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> dict[s
         captioner = models.talkative(models.captioner(shape, config))
         for beam, size in itertools.product(_BEAMS, batches):
             about = {"side": "sat_tf", "precision": precision, "beam": beam, "batch": size}
-            sides.append((about, _batched(captioner, shape, beam, size)))
+            search = SearchConfig(beam=beam, max_length=LENGTH)
+            drawn = [models.annotations(shape, size, seed=seed) for seed in range(3)]
+            turns = itertools.cycle(drawn)  # so that none stays in a cache
+            find = functools.partial(captioner.search, search=search)
+            sides.append((about, lambda find=find, turns=turns: find(next(turns))))
     calls = {number: call for number, (_, call) in enumerate(sides)}
     took = medians(calls, repeats, warm_up=2)  # the second turn may trace again, for any shape
     rows, base = [], {}
@@ -215,14 +188,7 @@ def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> dict[s
         rate = images / took[number]
         base.setdefault(about["beam"], rate)
         rows.append(about | {"images_s": rate, "times_baseline": rate / base[about["beam"]]})
-    return {"search": rows}
-
-
-def _batched(captioner: KerasCaptioner, shape: Shape, beam: int, size: int) -> Callable[[], object]:
-    search = SearchConfig(beam=beam, max_length=LENGTH)
-    # None stays in a cache.
-    turns = itertools.cycle([models.annotations(shape, size, seed=seed) for seed in range(3)])
-    return lambda: captioner.search(next(turns), search)
+    return rows
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Row:
     label: str
     experiment: str
     run: str
-    seed: str = "0"  # or the seeds whose mean is shown, such as 0-2
+    seed: str  # or the seeds whose mean is shown, such as 0-2
 
 
 @dataclass(frozen=True)
@@ -50,135 +50,64 @@ class Column:
     digits: int | None = None  # decimals; those of the file by default
 
 
-def _bleu(ending: str = "") -> tuple[str, ...]:
-    return tuple(f"bleu_{n}{ending}" for n in (1, 2, 3, 4))
-
-
 _POINTING = Column("pointing game, all / small", ("pointing_game", "pointing_game_small"))
 _METEOR = Column("METEOR", ("meteor",))
 _CIDER = Column("CIDEr", ("cider",), spread=True)
 _CAPTIONS = (Column("BLEU-4", ("bleu_4",)), _METEOR, _CIDER)
-_MAPS = (
-    _POINTING,
-    Column("gain", ("nll_phrase_gain",), digits=2),
-    Column("CIDEr", ("cider",)),
-)
-_SHIP = (
-    Row("pretrained `flickr8k_soft`", "shipped", "SOFT"),
-    Row("pretrained `flickr8k_hard`", "shipped", "HARD"),
-    Row("pretrained `flickr8k_none`, no attention", "shipped", "NONE"),
-)
-_CENTRE = Row("image centre instead of a map", "controls", "image centre", "")
-_PLAIN = Row("`flickr8k_soft`, as typed", "flickr8k", "flickr8k_soft")
-_NO_PENALTY = Column("BLEU-1 / 2 / 3 / 4, no brevity penalty", _bleu("_no_bp"))
-_WITH_PENALTY = Column("with brevity penalty", _bleu())
-_STEP = ("captions/s", "x baseline")
+_BLEU = ("bleu_1", "bleu_2", "bleu_3", "bleu_4")
 
-TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
-    "start": (
-        (*_CAPTIONS, _POINTING),
-        (Row("the recipe `flickr8k_soft`, beam 5", "flickr8k", "flickr8k_soft"), *_SHIP),
-    ),
-    "recipes": (
-        (*_CAPTIONS, Column("perplexity", ("perplexity",)), _POINTING),
-        (
-            _PLAIN,
-            Row("`flickr8k_soft`, three seeds", "resnet50", "SOFT", "0-2"),
-            Row("`flickr8k_hard`, the same", "resnet50", "HARD", "0-2"),
-            Row("`flickr8k_none`, the same", "resnet50", "NONE", "0-2"),
-            Row("`scenes_soft` (`make train`)", "scenes", "scenes_soft"),
-            Row("`scenes_hard`", "scenes", "scenes_hard"),
-            Row("`scenes_none`", "scenes", "scenes_none"),
-        ),
-    ),
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "start": (*_CAPTIONS, _POINTING),
+    "recipes": (*_CAPTIONS, Column("perplexity", ("perplexity",)), _POINTING),
     "paper": (
-        (_NO_PENALTY, _WITH_PENALTY, _METEOR, _CIDER),
-        (
-            Row("soft", "vgg19", "SOFT", "0-2"),
-            Row("hard", "vgg19", "HARD", "0-2"),
-            Row("none", "vgg19", "NONE", "0-2"),
-            Row("soft, rewarded, averaged", "paper_scores", "SOFT_MEAN", "0-2"),
-            Row("hard, rewarded, averaged", "paper_scores", "HARD_MEAN", "0-2"),
-            Row("soft, distilled", "distilled_vgg19", "TAUGHT", "0-2"),
-            Row(
-                "hard, distilled, rewarded, averaged; beam 200 by consensus",
-                "distilled_vgg19",
-                "TAUGHT_WIDE, beam 200, consensus 6",
-                "0-2",
-            ),
-            Row("the paper, soft, test split", "paper_scores", "soft, the paper, test", ""),
-            Row("the paper, hard, test split", "paper_scores", "hard, the paper, test", ""),
+        Column(
+            "BLEU-1 / 2 / 3 / 4, no brevity penalty", tuple(f"{name}_no_bp" for name in _BLEU)
         ),
+        Column("with brevity penalty", _BLEU),
+        _METEOR,
+        _CIDER,
     ),
     "maps": (
-        _MAPS,
-        (
-            _CENTRE,
-            Row("uniform maps", "controls", "uniform maps, 14 x 14", ""),
-            Row("MobileNetV2, narrow layer", "narrow_layer", "MOBILE_NARROW"),
-            Row("ResNet50, narrow layer (`flickr8k_soft`)", "resnet50", "SOFT", "0-2"),
-            Row("VGG19", "vgg19", "SOFT", "0-2"),
-            Row("VGG19, hard", "vgg19", "HARD", "0-2"),
-            Row("DINOv2", "dinov2", "SOFT", "0-2"),
-            Row("ResNet50 + MobileNetV2", "narrow_layer", "WIDE"),
-            Row("ResNet50 + MobileNetV2, narrow layer", "narrow_layer", "BEFORE"),
-            Row("the same, with boxes", "resnet50_mobilenet_v2", "BOXED"),
-            Row("the same, distilled, 288 pixels: pretrained", "shipped", "SOFT"),
-            Row("DINOv2 + MobileNetV2, word locator", "word_locator", "SOFT", "0-2"),
-            Row("DINOv2 + MobileNetV2, boxes", "boxes", "SOFT"),
-        ),
+        _POINTING,
+        Column("gain", ("nll_phrase_gain",), digits=2),
+        Column("CIDEr", ("cider",)),
     ),
     "shipped": (
-        (
-            *_CAPTIONS,
-            _POINTING,
-            Column("gain", ("nll_phrase_gain",), spread=True),
-            Column("calibration error", ("calibration_error",)),
-        ),
-        _SHIP,
+        *_CAPTIONS,
+        _POINTING,
+        Column("gain", ("nll_phrase_gain",), spread=True),
+        Column("calibration error", ("calibration_error",)),
     ),
     "deletion": (
-        (
-            _POINTING,
-            Column("gain", ("nll_phrase_gain",), digits=2),
-            Column("fall, attended", ("attended",), spread=True),
-            Column("random / another word's / centre", ("random", "other", "centre")),
-            Column("ratio to random", ("ratio",), spread=True),
-            Column("attended over another word's", ("over_other",), spread=True),
-        ),
-        (
-            Row("soft, without boxes", "deletion", "UNTAUGHT_SOFT"),
-            Row("soft, with boxes", "deletion", "TAUGHT_SOFT"),
-            Row("pretrained `flickr8k_soft`", "deletion", "flickr8k_soft"),
-            Row("pretrained `flickr8k_hard`", "deletion", "flickr8k_hard"),
-        ),
+        _POINTING,
+        Column("gain", ("nll_phrase_gain",), digits=2),
+        Column("fall, attended", ("attended",), spread=True),
+        Column("random / another word's / centre", ("random", "other", "centre")),
+        Column("ratio to random", ("ratio",), spread=True),
+        Column("attended over another word's", ("over_other",), spread=True),
     ),
     "estimators": (
-        (
-            *(Column(name, (name,), spread=True) for name in ("variance", "cosine")),
-            Column("ELBO", ("elbo",), spread=True),
-            Column("IW bound 50", ("importance_weighted_bound_50",), spread=True),
-            Column("BLEU-4", ("bleu_4",), spread=True),
-            Column("pointing game", ("pointing_game",), spread=True),
-            Column("minutes", ("minutes",), spread=True),
-        ),
-        tuple(
-            Row(f"`{name}`", "estimators", name, "0-2")
-            for name in ("soft", "paper", "reinforce", "rloo", "vimco")
-        ),
+        *(Column(name, (name,), spread=True) for name in ("variance", "cosine")),
+        Column("ELBO", ("elbo",), spread=True),
+        Column("IW bound 50", ("importance_weighted_bound_50",), spread=True),
+        Column("BLEU-4", ("bleu_4",), spread=True),
+        Column("pointing game", ("pointing_game",), spread=True),
+        Column("minutes", ("minutes",), spread=True),
     ),
-    "speed": (
-        tuple(
-            Column(f"{data}, {score}", (f"{data} {score}",))
-            for data in ("Flickr8k", "COCO")
-            for score in _STEP
-        ),
-        tuple(
-            Row(name, "speed", f"training step, {name}", "")
-            for name in ("baseline, float32", "soft, float32", "soft, bfloat16", "hard, bfloat16")
-        ),
+    "speed": tuple(
+        Column(f"{data}, {score}", (f"{data} {score}",))
+        for data in ("Flickr8k", "COCO")
+        for score in ("captions/s", "x baseline")
     ),
 }
+"""Columns of each table; rows.tsv has its rows."""
+
+
+def read_rows(name: str) -> list[Row]:
+    """Returns the rows of a table."""
+    with (FOLDER / "rows.tsv").open(encoding="utf-8") as file:
+        lines = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [Row(*list(line.values())[1:]) for line in lines if line["table"] == name]
 
 
 def read_figures(experiment: str) -> dict[tuple[str, str, str], dict[str, str]]:
@@ -213,10 +142,10 @@ def _cell(figures: dict, row: Row, column: Column) -> str:
 
 def table(name: str, page: Path) -> str:
     """Returns a table in Markdown, with links as they have to be on that page."""
-    columns, rows = TABLES[name]
+    columns = COLUMNS[name]
     folder = os.path.relpath(FOLDER, page.parent)
     lines = [["", *(column.heading for column in columns)], ["---"] * (len(columns) + 1)]
-    for row in rows:
+    for row in read_rows(name):
         figures = read_figures(row.experiment)
         cells = [_cell(figures, row, column) for column in columns]
         if not any(cells):
