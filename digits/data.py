@@ -82,42 +82,23 @@ def _downloaded(part: str) -> Digits:
         raise DataError(
             f"MNIST cannot be downloaded: {error}. Give a folder with {FILE} as `--data-dir`."
         ) from error
-    return _checked(*found[part == "test"], "Keras' copy of MNIST")
+    return Digits(*found[part == "test"])
 
 
 def _from_file(path: Path, part: str) -> Digits:
-    names = f"x_{part}", f"y_{part}"
+    if not path.is_file():
+        raise DataError(f"{path.parent} has no {FILE}; without `--data-dir` it is downloaded.")
     try:
         with np.load(path) as file:
-            found = {name: file[name] for name in names if name in file.files}
-            there = ", ".join(file.files) or "none"
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{path.parent} has no {FILE}. Give the folder that holds it as `--data-dir`, or omit "
-            "`--data-dir` to download it."
-        ) from error
+            images, labels = file[f"x_{part}"], file[f"y_{part}"]
     # NumPy raises any of these for a file that is cut short or is something else.
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read as NumPy arrays: {error}.") from error
-    if missing := [name for name in names if name not in found]:
-        raise DataError(
-            f"{path} has no {' and no '.join(missing)}: expected the arrays of "
-            f"`keras.datasets.mnist`, got {there}."
-        )
-    return _checked(*found.values(), f"{path}, {' and '.join(names)}")
-
-
-def _checked(images: np.ndarray, labels: np.ndarray, where: str) -> Digits:
-    expected = None
-    if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or not len(images):
-        expected, got = f"images uint8 [n, {SIDE}, {SIDE}]", f"{images.dtype} {[*images.shape]}"
-    elif labels.shape != images.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
-        expected = f"an integer label for each of the {len(images)} images"
-        got = f"{labels.dtype} {[*labels.shape]}"
-    elif labels.min() < 0 or labels.max() > 9:
-        expected, got = "labels of 0 to 9", f"{labels.min()} to {labels.max()}"
-    if expected is not None:
-        raise DataError(f"Expected {expected} in {where}, got {got}.")
+    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as Keras' {FILE}: {error}.") from error
+    shapes = f"images {images.dtype} {[*images.shape]}, labels {labels.dtype} {[*labels.shape]}"
+    are_digits = images.dtype == np.uint8 and images.shape == (len(labels), SIDE, SIDE)
+    if not (are_digits and np.isin(labels, range(10)).all()):
+        expected = f"images uint8 [n, {SIDE}, {SIDE}] and n labels of 0 to 9"
+        raise DataError(f"Expected {expected} in {path}, got {shapes}.")
     return Digits(images, labels.astype(np.int64))
 
 

@@ -42,11 +42,6 @@ def variable_key(optimizer: keras.optimizers.Optimizer, variable: keras.Variable
     return optimizer._var_key(variable)
 
 
-def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
-    """Returns the number of steps, those that only accumulate gradients included."""
-    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
-
-
 @contextmanager
 def default_policy(policy: keras.DTypePolicy | str) -> Iterator[None]:
     """Sets the policy of layers that are made inside without one."""

@@ -24,7 +24,7 @@ Inference = Literal["expectation", "sample", "argmax"]
 """Selection of a location by hard attention when it captions."""
 Bound = Literal["elbo", "importance_weighted"]
 """Lower bound on log p(y|a) that hard attention maximises."""
-Baseline = Literal["none", "moving_average", "leave_one_out", "learned"]
+Baseline = Literal["none", "moving_average", "leave_one_out"]
 """Value subtracted from the return of a sampled location (b in eq. 12)."""
 
 

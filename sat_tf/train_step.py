@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from sat_tf.compat import BuildsBeforeFit, steps_taken
+from sat_tf.compat import BuildsBeforeFit
 from sat_tf.ops import fold_in, global_size
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import NonNegative, check_argument
@@ -21,7 +21,6 @@ Batch = Mapping[str, tf.Tensor]
 Means = dict[str, tuple[tf.Tensor, tf.Tensor]]
 """Name -> (mean, weight), float32 scalars; a mean may be NaN if its weight is 0."""
 Logs = dict[str, tf.Tensor]
-Results = dict[str, float] | list[float] | float
 
 
 class Terms(NamedTuple):
@@ -84,8 +83,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
 
     A subclass builds all its layers in its constructor, sets `built`, and sets `objective` to
     the one it is trained by unless `compile` is given another. Batches are dictionaries of
-    tensors with one row per example; further targets or weights are a `ValueError`. `evaluate`
-    needs `test_means`.
+    tensors with one row per example; further targets or weights are a `ValueError`.
     """
 
     objective: Objective
@@ -97,8 +95,6 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self.seed = 0
         # The namespace keeps Keras from saving the running means among the weights.
         self._means: SimpleNamespace | None = None
-        self._test_names: tuple[str, ...] = ()
-        self._evaluating = False
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
@@ -124,8 +120,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             **kwargs: For Keras, but no loss and no metrics, which the objective has.
 
         Raises:
-            ValueError: A loss or metrics are given, XLA is wanted for an objective without it, or
-                `clip_norm` or `seed` is invalid.
+            ValueError: A loss or metrics are given, XLA is wanted for an objective without it,
+                the optimizer scales losses, or `clip_norm` or `seed` is invalid.
         """
         given = inspect.signature(super().compile).bind(*args, **kwargs).arguments
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
@@ -140,6 +136,9 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
                 raise invalid_value("jit_compile", expected, True)
             given["jit_compile"] = False
         super().compile(**given)
+        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
+            expected = "one that scales no losses; bfloat16 needs none, unlike float16"
+            raise invalid_value("optimizer", expected, "LossScaleOptimizer")
         self.objective = objective
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", "loss", *self.objective.log_names)
@@ -162,60 +161,24 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             # Replicas' gradients are summed, so each counts by its share of the examples. The
             # mean over an empty batch is NaN, which `multiply_no_nan` turns into 0.
             loss = tf.math.multiply_no_nan(terms.loss, size / total)
-            scaled_loss = self.optimizer.scale_loss(loss)
-        gradients = tape.gradient(scaled_loss, self.trainable_variables)
+        gradients = tape.gradient(loss, self.trainable_variables)
         pairs = zip(gradients, self.trainable_variables, strict=True)
         # No step without data: the count of steps would go up once more when an iterator ends.
         with tf.control_dependencies([loss]):
             norm = apply_gradients(self.optimizer, pairs, self.clip_norm, self.separately_clipped)
-        scaled = scales_losses(self.optimizer)
         if terms.mean_return is not None and hasattr(self.baseline, "update"):  # it has state
             self.baseline.update(terms.mean_return)
         means = self._means.value
-        # A float16 loss that was scaled too much makes no step, and has no norm.
-        weight = tf.cast(tf.math.is_finite(norm), tf.float32) if scaled else 1.0
-        counted = {"gradient_norm": (norm, weight), "loss": (terms.loss, size)}
+        counted = {"gradient_norm": (norm, 1.0), "loss": (terms.loss, size)}
         means.update_state(counted | terms.means)
         return means.result()
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Adds a batch to the running means of `test_means`."""
-        counted = self.test_means(_inputs_alone(batch), self.step_seed())
-        means = self._means.value
-        means.update_state(counted)
-        results = means.result()
-        self._test_names = tuple(counted)
-        return {name: results[name] for name in counted}
+        """Refuses `evaluate` and validation data: objectives are those of training."""
+        raise NotImplementedError("Score a captioner with `python -m training.evaluate`.")
 
     fit = _of_dictionaries(keras.Model.fit)
     train_on_batch = _of_dictionaries(keras.Model.train_on_batch)
-    test_on_batch = _of_dictionaries(keras.Model.test_on_batch)
-
-    def evaluate(self, *args, **kwargs) -> Results:
-        """Returns the means of `test_means`; see `keras.Model.evaluate`."""
-        self._evaluating = True
-        try:
-            return _of_dictionaries(keras.Model.evaluate)(self, *args, **kwargs)
-        finally:
-            self._evaluating = False
-
-    def get_metrics_result(self) -> dict[str, tf.Tensor]:
-        """Returns the running means over all devices, in `evaluate` those of `test_means` alone.
-
-        Keras reads its results here if they have the names of the logs. Otherwise it averages the
-        devices' own means, however many examples each had.
-        """
-        results = super().get_metrics_result()
-        if not self._evaluating:
-            return results
-        return {name: results[name] for name in self._test_names}
-
-    def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:
-        """Scores a replica's examples for `evaluate`, under names that training logs too.
-
-        The seed, int32 `[2]`, is the same on all replicas.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not support `evaluate`.")
 
     def step_seed(self) -> tf.Tensor:
         """Derives a step's seed, int32 `[2]`, the same on all replicas, from (seed, step).
@@ -225,8 +188,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         folded = tf.constant([self.seed, 0], tf.int32)
         if getattr(self, "optimizer", None) is None:  # Keras sets it when it compiles
             return folded
-        step = tf.cast(steps_taken(self.optimizer), tf.int32)
-        return fold_in(folded, step)
+        return fold_in(folded, tf.cast(self.optimizer.iterations, tf.int32))
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
@@ -239,13 +201,6 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             super().make_train_function(force)
         elif self.train_function is None or force:
             self.train_function = worker_function(self.distribute_strategy, self.train_step)
-
-    def make_test_function(self, force: bool = False) -> None:
-        """Compiles the test step; see `worker_function` for several processes."""
-        if not spans_workers(self.distribute_strategy):
-            super().make_test_function(force)
-        elif self.test_function is None or force:
-            self.test_function = worker_function(self.distribute_strategy, self.test_step)
 
     def build_before_fit(self) -> None:
         """Builds the optimiser, which the constructor does not."""
@@ -309,8 +264,7 @@ def apply_gradients(
             learned baseline, in squared nats, would otherwise take most of the norm.
 
     Returns:
-        Norm of the gradient before clipping, without that of `separately_clipped` and without the
-        optimiser's loss scale; float32 scalar, not finite if the scale was too large.
+        Norm of the gradient before clipping, without that of `separately_clipped`; float32 scalar.
     """
     pairs = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     # The gradient of Keras' own embeddings is sparse (IndexedSlices): KerasHub's ViT has one.
@@ -319,13 +273,7 @@ def apply_gradients(
     replicas = context.num_replicas_in_sync
     if replicas > 1:
         known = context.all_reduce(tf.distribute.ReduceOp.SUM, known)
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    summed_again = replicas > 1 and not getattr(inner, "takes_summed_gradients", False)
-    # Norms are those of the loss itself; the optimiser divides by its scale once more.
-    scaled = scales_losses(optimizer)
-    if scaled:
-        scale = optimizer.scale_loss(tf.ones([]))
-        known = [gradient / scale for gradient in known]
+    summed_again = replicas > 1 and not getattr(optimizer, "takes_summed_gradients", False)
     apart = {id(variable) for variable in separately_clipped}
     norms = []
     for separate in (False, True):
@@ -336,16 +284,8 @@ def apply_gradients(
             clipped, _ = tf.clip_by_global_norm(clipped, clip_norm, use_norm=norms[-1])
         for i, gradient in zip(group, clipped, strict=True):
             known[i] = gradient / replicas if summed_again else gradient
-    if scaled:
-        known = [gradient * scale for gradient in known]
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
     return norms[0]
-
-
-def scales_losses(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Returns whether an optimiser scales losses, as float16 needs it."""
-    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    return scales or optimizer.loss_scale_factor is not None
 
 
 def spans_workers(strategy: tf.distribute.Strategy) -> bool:
@@ -356,7 +296,7 @@ def spans_workers(strategy: tf.distribute.Strategy) -> bool:
 def worker_function(
     strategy: tf.distribute.Strategy, step: Callable[[dict], Logs]
 ) -> Callable[[Iterator], Logs]:
-    """Compiles a train or test step for what `fit` and `evaluate` call over several processes.
+    """Compiles a train step for what `fit` calls over several processes.
 
     Keras' own function fails there (keras issue 20585).
 

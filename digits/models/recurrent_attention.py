@@ -35,7 +35,6 @@ from digits.models.glimpses import (
 from sat_tf.layers.lstm import batch_first, unroll
 from sat_tf.objectives.estimators import (
     Estimator,
-    LearnedBaseline,
     Rollout,
     learning_signal,
     stochastic_loss,
@@ -60,6 +59,27 @@ class Glimpses(NamedTuple):
     """float32 `[B, T]`, 1.0 where the policy chose the location."""
     logits: tf.Tensor
     """`[B, K]`, from the last state."""
+
+
+class LearnedBaseline(keras.layers.Layer):
+    """Expected return `f(stop_gradient(h))`, f an MLP (NVIL); zero before training.
+
+    Call arguments:
+        hidden: `[..., state_dim]`, the state each action was drawn from; no gradient flows to it.
+
+    References:
+        Mnih & Gregor (2014), arXiv:1402.0030.
+    """
+
+    def __init__(self, state_dim: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.hidden_layer = dense(state_dim, 100, "tanh", name="hidden")
+        self.output_layer = dense(100, 1, kernel_initializer="zeros", name="output")
+        self.built = True
+
+    def call(self, hidden: tf.Tensor) -> tf.Tensor:
+        """Returns the expected return of each state, `[...]`."""
+        return self.output_layer(self.hidden_layer(tf.stop_gradient(hidden)))[..., 0]
 
 
 class RecurrentAttention(DigitModel):

@@ -73,8 +73,6 @@ class DecoderOutput(NamedTuple):
     """float32 `[B, T]`."""
     log_prob: tf.Tensor
     """float32 `[B, T]`, of the locations drawn, nats; zero if none was drawn."""
-    hidden: tf.Tensor | None = None
-    """float32 `[B, T, N]`, h[t-1], from which each location was chosen."""
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -222,11 +220,11 @@ class RNNDecoder(keras.layers.Layer):
         word_gates = _side_by_side(word_gates, samples, axis=1)
         if use_expectation is not None:
             use_expectation = _side_by_side(use_expectation, samples)
-        attention, hidden, before = self._unroll(
+        attention, hidden = self._unroll(
             attended, state, word_gates, selection, seed, use_expectation
         )
         logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
-        return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
+        return DecoderOutput(logits, *attention[1:])
 
     def begin(
         self, annotations: tf.Tensor, seed: tf.Tensor | None = None
@@ -339,8 +337,8 @@ class RNNDecoder(keras.layers.Layer):
         selection: Selection,
         seed: tf.Tensor,
         use_expectation: tf.Tensor | None,
-    ) -> tuple[AttentionOutput, tf.Tensor, tf.Tensor]:
-        """Runs all steps from gates `[T, B, 4 N]`; returns attention, h[t] and h[t-1]."""
+    ) -> tuple[AttentionOutput, tf.Tensor]:
+        """Runs all steps from gates `[T, B, 4 N]`; returns attention and h[t]."""
         seeds = step_seeds(seed, tf.shape(word_gates)[0])
 
         def step(inputs, state):
@@ -357,9 +355,8 @@ class RNNDecoder(keras.layers.Layer):
             log_prob=spec(tf.float32),
         )
         states = spec(self.compute_dtype, self.config.hidden_dim)
-        (attention, hidden), _ = unroll(step, first, (word_gates, seeds), (outputs, states))
-        before = tf.concat([first.hidden[tf.newaxis], hidden[:-1]], axis=0)
-        return tf.nest.map_structure(batch_first, (attention, hidden, before))
+        taken, _ = unroll(step, first, (word_gates, seeds), (outputs, states))
+        return tf.nest.map_structure(batch_first, taken)
 
     def _context_gates(self, attended: Attended, attention: AttentionOutput) -> tf.Tensor:
         """Computes the context's share of the LSTM's gates, `[B, 4 N]`."""

@@ -1,16 +1,15 @@
 """Bounds, returns, baselines and the score-function loss of models that draw actions.
 
-Pure functions over a `Rollout`, and the two baselines that learn. Actions are locations (hard
+Pure functions over a `Rollout`, and the moving-average baseline. Actions are locations (hard
 attention, glimpses) or words (sequence-level training). Shapes: M samples per example, B examples,
 T steps; the comments speak of captions.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -48,16 +47,10 @@ class Estimator:
     """Weight of the learned baseline's squared error; unused without a `value`."""
     bound: Bound = "elbo"
     """The mean of log p(y|s_m, a) over the samples, or the logarithm of their mean likelihood."""
-    baseline: Baseline = "none"
+    baseline: Baseline | Literal["learned"] = "none"
     """Subtracted from the returns; leave_one_out is VIMCO for the importance-weighted bound."""
     to_go: bool = False
     """Credit an action with the rewards of its and later steps only."""
-
-    def __post_init__(self) -> None:
-        for name, names in (("bound", Bound), ("baseline", Baseline)):
-            value = getattr(self, name)
-            if value not in get_args(names):
-                raise invalid_value(name, f"one of {', '.join(get_args(names))}", repr(value))
 
 
 class Signal(NamedTuple):
@@ -380,48 +373,7 @@ class MovingAverageBaseline(keras.layers.Layer):
         return {**super().get_config(), "decay": self.decay}
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
-class LearnedBaseline(keras.layers.Layer):
-    """`scale f(stop_gradient(h))`, f an MLP with one hidden layer (NVIL); zero before training.
-
-    Args:
-        state_dim: Width N of the state.
-        hidden_dim: Width of the hidden layer.
-
-    Call arguments:
-        hidden: `[..., N]`, the state each action was drawn from; no gradient flows to it.
-        scale: Broadcasts to `[...]`. Known size of a return, such as the number of words that it
-            sums over; must not depend on the actions.
-
-    Output:
-        float32 `[...]`, the expected return.
-
-    References:
-        Mnih & Gregor (2014), arXiv:1402.0030.
-    """
-
-    def __init__(self, state_dim: int, hidden_dim: int = 100, **kwargs) -> None:
-        super().__init__(**{**kwargs, "dtype": "float32"})
-        self.state_dim, self.hidden_dim = state_dim, hidden_dim
-        dense = functools.partial(keras.layers.Dense, dtype="float32")
-        self.hidden_layer = dense(hidden_dim, "tanh", name="hidden")
-        self.output_layer = dense(1, kernel_initializer="zeros", name="output")
-        self.hidden_layer.build((None, state_dim))
-        self.output_layer.build((None, hidden_dim))
-        self.built = True
-
-    def call(self, hidden: tf.Tensor, scale: tf.Tensor | float = 1.0) -> tf.Tensor:
-        outputs = self.output_layer(self.hidden_layer(tf.stop_gradient(hidden)))
-        return scale * outputs[..., 0]
-
-    def get_config(self) -> dict:
-        config = {"state_dim": self.state_dim, "hidden_dim": self.hidden_dim}
-        return {**super().get_config(), **config}
-
-
-def make_baseline(attention: AttentionConfig, state_dim: int) -> keras.layers.Layer | None:
-    """Makes the baseline that has state, if any; `state_dim` is the width of the LSTM."""
-    kind = attention.estimator.baseline if attention.kind == "hard" else None
-    if kind == "moving_average":
-        return MovingAverageBaseline(attention.baseline_decay)
-    return LearnedBaseline(state_dim, name="baseline") if kind == "learned" else None
+def make_baseline(attention: AttentionConfig) -> MovingAverageBaseline | None:
+    """Makes the baseline of hard attention that has state, if any."""
+    averaged = attention.kind == "hard" and attention.estimator.baseline == "moving_average"
+    return MovingAverageBaseline(attention.baseline_decay) if averaged else None

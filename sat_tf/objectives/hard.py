@@ -11,13 +11,11 @@ from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.estimators import (
     ROLLOUT_LOGS,
     Estimator,
-    LearnedBaseline,
     MovingAverageBaseline,
     Rollout,
     action_returns,
     by_sample,
     learning_signal,
-    reward_to_go,
     rollout_logs,
     stochastic_loss,
     weighted_mean,
@@ -60,29 +58,10 @@ class HardObjective(SoftObjective):
         return (*super().log_names, "reward", "baseline", *ROLLOUT_LOGS)
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
-        """Describes the objective's effective constants, for the start of a run."""
-        preset, estimator = self.preset, self.estimator(float(batch_size))
-        baseline = preset.baseline.replace("_", " ")
-        if preset.baseline == "moving_average":
-            baseline += f", decay {self.attention.baseline_decay}"
-        if preset.bound == "importance_weighted":
-            returns = "the bound" + ", the past in the baseline" * preset.reward_to_go
-        elif preset.reward_to_go:
-            returns = "log p to go" + " over the words" * preset.reward_per_word
-        else:
-            returns = "mean log p per word" if preset.reward_per_word else "log p of the caption"
-        return {
-            "preset": self.attention.preset,
-            "samples per caption": preset.samples,
-            "bound": preset.bound.replace("_", "-"),
-            "lambda_r per caption": estimator.reward_weight,
-            "return": returns,
-            "baseline": baseline,
-            "lambda_e per caption": estimator.entropy_weight,
-            "expectation probability": preset.expectation_probability,
-            "switch drawn for each": "minibatch" if preset.switch_per_minibatch else "image",
-            "doubly stochastic lambda per caption": 0.0,
-        }
+        """Returns the constants in effect, for the start of a run."""
+        used = self.estimator(float(batch_size))
+        weights = {name: getattr(used, name) for name in ("reward_weight", "entropy_weight")}
+        return {"preset": self.attention.preset, **vars(self.preset), **weights}
 
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Reads a batch of captions along drawn locations and computes their loss.
@@ -152,6 +131,10 @@ class HardObjective(SoftObjective):
             global_size: Captions on all replicas; None for B.
         """
         preset, samples, size = self.preset, self.samples, tf.shape(targets)[0]
+        averaged = preset.baseline == "moving_average"
+        if averaged and not isinstance(baseline, MovingAverageBaseline):
+            expected = "the MovingAverageBaseline of a model whose configuration has this preset"
+            raise invalid_value("baseline", expected, type(baseline).__name__)
         if expectation is None:
             expectation = tf.zeros([size], tf.bool)
         estimator = self.estimator(
@@ -171,11 +154,10 @@ class HardObjective(SoftObjective):
             log_lik=by_sample(log_lik.soft, samples),
             reward=by_sample(reward, samples),
             mask=by_sample(mask, samples) * tf.cast(~expectation, tf.float32)[:, tf.newaxis],
-            value=self._value(baseline, outputs.hidden, mask),
         )
         returns = _caption_returns(action_returns(rollout.reward, estimator), word_mask(targets))
         average, mean_return = 0.0, None
-        if isinstance(baseline, MovingAverageBaseline):
+        if averaged:
             mean_return = global_mean(returns)
             average = baseline(mean_return)
         signal = learning_signal(rollout, estimator, average)
@@ -197,24 +179,6 @@ class HardObjective(SoftObjective):
             by_maps, logged = supervision(outputs.alignment_scores, maps)
             loss, means = loss + weight * by_maps, means | logged
         return Terms(loss, means, mean_return)
-
-    def _value(
-        self, baseline: keras.layers.Layer | None, hidden: tf.Tensor, mask: tf.Tensor
-    ) -> tf.Tensor | None:
-        """Predicts the returns of a rollout `[M, B, T]`, if the baseline is learned."""
-        preset = self.preset
-        kinds = {"moving_average": MovingAverageBaseline, "learned": LearnedBaseline}
-        kind = kinds.get(preset.baseline, object)
-        if not isinstance(baseline, kind):
-            expected = f"the {kind.__name__} of a model whose configuration has this preset"
-            raise invalid_value("baseline", expected, type(baseline).__name__)
-        if not isinstance(baseline, LearnedBaseline):
-            return None
-        # The range of a caption's log p depends mostly on how many words it sums over.
-        words = tf.reduce_sum(mask, axis=-1, keepdims=True)
-        left = reward_to_go(mask) if preset.reward_to_go else words
-        scale = tf.math.divide_no_nan(left, words) if preset.reward_per_word else left
-        return by_sample(baseline(hidden, scale), self.samples)
 
 
 def _caption_returns(returns: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -252,10 +252,8 @@ class SoftObjective:
         return WORD_MEANS + attention + maps
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
-        """Describes the objective's effective constants, for the start of a run."""
-        if self.attention.kind == "none":
-            return {}
-        return {"doubly stochastic lambda per caption": self.penalty_weight}
+        """Returns the constants in effect, for the start of a run."""
+        return {"penalty_weight": self.penalty_weight}
 
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Reads a batch of captions and computes their loss; see `Objective`.

@@ -91,14 +91,9 @@ class RewardObjective:
         return names + (ATTENTION_MEANS if self.attention.kind != "none" else ())
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
-        """Describes the estimator, for the start of a run."""
-        return {
-            "captions drawn per image": self.samples,
-            "images per batch": batch_size,
-            "drawn": "words and locations" if self.selection == "sample" else "words",
-            "baseline": "leave one out",
-            "doubly stochastic lambda per caption": self.penalty_weight,
-        }
+        """Returns the constants in effect, for the start of a run."""
+        drawn = "words and locations" if self.selection == "sample" else "words"
+        return {"samples": self.samples, "drawn": drawn, "penalty_weight": self.penalty_weight}
 
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Draws captions and computes their loss; see `Objective`.

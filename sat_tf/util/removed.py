@@ -24,6 +24,7 @@ REMOVED: dict[str, str] = {
     "--decoder.output-previous-word": "the deep output reads the previous word",
     "--decoder.output-context": "the deep output reads the context",
     "--decoder.output-tanh": "the deep output has a tanh",
+    "--attention.baseline learned": "take `--attention.preset rloo`",
     "--search.min-length": "captions have at least one word",
     "--min-length": "captions have at least one word",
     "--encoder.name keras_hub:siglip*": "take keras_hub:dinov2_small or a CLIP encoder",

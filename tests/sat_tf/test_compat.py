@@ -57,15 +57,3 @@ def test_gradients_of_replicas_are_not_summed():
 
     step()
     np.testing.assert_allclose(weight, [0.75])
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-def test_steps_that_only_accumulate_gradients_are_counted(scaled):
-    optimizer = keras.optimizers.SGD(gradient_accumulation_steps=2)
-    if scaled:
-        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
-    weight = keras.Variable([1.0])
-    optimizer.build([weight])
-    for step in range(3):
-        assert int(compat.steps_taken(optimizer)) == step
-        optimizer.apply_gradients([(tf.constant([0.25]), weight)])

@@ -23,8 +23,8 @@ def test_a_frozen_encoder_takes_no_first_trainable_layer():
             "`--attention.bound`.*arctic.*got importance_weighted",
         ),
         (
-            {"preset": "vimco", "baseline": "learned"},
-            "`--attention.reward_to_go`: expected False.*got learned and True",
+            {"preset": "vimco", "baseline": "none"},
+            "`--attention.reward_to_go`: expected False.*got none and True",
         ),
         ({"bound": "tight"}, "`bound`: expected one of elbo, importance_weighted or None"),
         ({"reward_to_go": 1}, "`reward_to_go`: expected bool or None"),

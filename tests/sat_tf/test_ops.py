@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import sat_tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.attention import additive_scores
 from sat_tf.objectives.hard import HardObjective
-from sat_tf.ops import at_least_one_row, dropout, step_seeds, uniform
-from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
+from sat_tf.ops import at_least_one_row, dropout, uniform
+from tests.sat_tf.layers.decoder_numpy import SEED
 from training.run.strategy import make_strategy
 
 
@@ -32,22 +31,6 @@ def test_dropout_masks_are_fixed_by_seed_and_salt():
     assert dropout(inputs, 0.0, SEED, 0) is inputs
 
 
-def test_a_shared_axis_has_one_mask():
-    outputs = dropout(tf.ones([4, 3, 50]), 0.5, SEED, 0, shared_axis=1).numpy()
-    # The one that a single row would have.
-    one = dropout(tf.ones([4, 1, 50]), 0.5, SEED, 0)
-    np.testing.assert_array_equal(outputs, np.repeat(one, 3, axis=1))
-
-
-DROPOUTS = (
-    "annotation_dropout",
-    "initial_dropout",
-    "embedding_dropout",
-    "hidden_dropout",
-    "output_dropout",
-)
-
-
 @pytest.mark.parametrize(
     "draw",
     [
@@ -60,28 +43,6 @@ def test_draws_are_the_same_with_xla(draw):
     plain, compiled = (tf.function(draw, jit_compile=jit)(SEED) for jit in (False, True))
     np.testing.assert_array_equal(plain, compiled)
     assert len(np.unique(plain)) > 1
-
-
-def test_uniform_draws_are_those_of_tensorflow():
-    np.testing.assert_array_equal(uniform([5000], SEED), tf.random.stateless_uniform([5000], SEED))
-
-
-def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
-    """Two draws from one seed would begin with the same random numbers."""
-    seeds = []
-
-    def spy(inputs, rate, seed, salt, shared_axis=None):
-        if rate:
-            seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
-        return inputs
-
-    for module in ("decoder", "lstm"):
-        monkeypatch.setattr(f"sat_tf.layers.{module}.dropout", spy)
-    decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
-    decoder(*make_batch(), seed=SEED, training=True)
-    assert len(seeds) == 2 * 2 + 4
-    seeds += list(step_seeds(SEED, 50))
-    assert len({tuple(seed.numpy()) for seed in seeds}) == len(seeds)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
@@ -103,16 +64,6 @@ def test_a_function_sees_a_row_at_least(rows, known):
     for result in strategy.experimental_local_results(results):
         np.testing.assert_array_equal(result, np.full([rows, 2], 2.0))
     assert {int(count) for count in strategy.experimental_local_results(counts)} == {max(rows, 1)}
-
-
-def test_an_encoder_has_no_annotations_of_no_images():
-    encoder = sat_tf.Encoder("scenes_cnn", 16, trainable=True)
-    with tf.GradientTape() as tape:
-        annotations = encoder(np.zeros([0, 16, 16, 3], np.float32), training=True)
-        total = tf.reduce_sum(annotations)
-    assert annotations.shape == (0, 4, 32)
-    gradients = tape.gradient(total, encoder.trainable_variables)
-    assert not any(np.any(gradient) for gradient in gradients)
 
 
 @pytest.mark.parametrize("rows", [1, 4])

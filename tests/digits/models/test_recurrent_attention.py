@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from digits.config import DRAMConfig
-from digits.models.recurrent_attention import DRAM
+from digits.models.recurrent_attention import DRAM, LearnedBaseline
 from tests.digits.models.small_models import SEED, SIZE, B, T, batch, make, spread, terms_of
 
 
@@ -127,3 +127,16 @@ def test_rewards_teach_what_aims_and_likelihood_teaches_what_answers(make, image
             assert np.any(told) and not np.any(untold), variable.path
         elif id(variable) not in values:
             np.testing.assert_allclose(told, untold, rtol=1e-4, atol=1e-7)
+
+
+def test_the_learned_baseline_starts_at_nought_and_gives_the_state_no_gradient():
+    baseline = LearnedBaseline(3)
+    np.testing.assert_array_equal(baseline(tf.ones([2, 4, 3])), np.zeros([2, 4]))
+    baseline.set_weights([np.ones(w.shape) for w in baseline.weights])
+    hidden = tf.ones([2, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        loss = tf.reduce_sum(baseline(hidden))
+    gradients = tape.gradient(loss, [hidden, *baseline.trainable_variables])
+    assert gradients[0] is None
+    assert all(np.abs(gradient).max() > 0.0 for gradient in gradients[1:])

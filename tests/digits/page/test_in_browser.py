@@ -97,17 +97,6 @@ def test_the_keyboard_alone_draws_and_reads(open_page, address):
     assert "play" in reached
 
 
-def test_two_digits_are_written_one_after_the_other(open_page, address):
-    page = open_page(address)
-    page.get_by_label("Glimpses of two digits").check()
-    page.get_by_role("button", name="Write a 4").click()
-    assert "Now the second digit" in page.locator("#said").inner_text()
-    page.get_by_role("button", name="Write a 7").click()
-    wait_for_answer(page, "It reads 4 and 7")
-    assert page.locator("#boxes .coarse").count() == 2  # three scales
-    assert page.locator(".bars li").count() == 5
-
-
 def test_the_transformer_shows_its_quadrilateral_and_turns_the_paper(open_page, address):
     page = open_page(address)
     page.get_by_label("A digit transformed").check()
@@ -134,11 +123,3 @@ def test_every_width_shows_all_of_it_without_a_violation(open_page, address, wid
         page.locator("#result").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert violations(page) == []
-
-
-def test_the_views_lead_to_each_other(open_page, address):
-    page = open_page(address)
-    page.get_by_role("link", name="Photographs").click()
-    page.locator(".samples img").first.wait_for()
-    page.get_by_role("link", name="Digits").click()
-    page.get_by_role("button", name="Write a 0").wait_for()

@@ -1,6 +1,5 @@
 """JPEG and PNG in the graph against Pillow; limits; broken files."""
 
-import io
 import struct
 import zlib
 
@@ -93,9 +92,3 @@ def test_scaling_keeps_the_range_and_a_square_image(policy):
 def test_a_wrong_size_or_policy_is_an_error(size, policy):
     with pytest.raises(ValueError, match="`size`: expected at least 1|`resize`: expected one of"):
         decoding.resize(np.zeros([4, 4, 3], np.uint8), size, policy)
-
-
-def test_the_content_of_a_file_may_be_bytes_or_a_tensor():
-    content = encode(smooth(), "PNG")
-    np.testing.assert_array_equal(decoding.decode(content), decoding.decode(tf.constant(content)))
-    assert Image.open(io.BytesIO(content)).size[::-1] == tuple(decoding.decode(content).shape[:2])

@@ -11,7 +11,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.images import MAX_SIDE, decoding, pillow
 from tests.image_files import encode, smooth
-from tests.serving.export_fixtures import bad_images, good_images
+from tests.serving.export_fixtures import good_images
 
 WIDTH, ORIENTATION, X_RESOLUTION = 0x0100, 0x0112, 0x011A
 ASCII, SHORT, RATIONAL, SIGNED = 2, 3, 5, 9
@@ -38,16 +38,6 @@ def test_every_orientation_is_turned_as_pillow_turns_it(orientation):
     content = encode(photograph(), "PNG", exif=exif(orientation))
     expected = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
     np.testing.assert_array_equal(decoded(pillow.read_upright(content)), np.asarray(expected))
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
-def test_every_format_with_exif_is_turned_once(kind):
-    content = encode(photograph(), kind, exif=exif(6))
-    upright = pillow.read_upright(content)
-    assert pillow.read_upright(upright) is upright
-    expected = np.rot90(np.asarray(Image.open(io.BytesIO(content))).astype(int), k=-1)
-    assert expected.shape == (40, 20, 3)
-    assert np.abs(decoded(upright) - expected).mean() < 3
 
 
 def test_an_orientation_in_xmp_counts_and_is_gone_afterwards():
@@ -102,14 +92,6 @@ def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
 )
 def test_a_jpeg_or_png_that_needs_no_turn_or_is_damaged_is_left_alone(content):
     assert pillow.read_upright(content) is content
-
-
-def test_a_file_is_read_upright_from_its_path_or_its_content(tmp_path):
-    content, path = encode(photograph(), "JPEG", exif=exif(6)), tmp_path / "a.jpg"
-    path.write_bytes(content)
-    assert pillow.read_upright(path) == pillow.read_upright(content) != content
-    with pytest.raises(FileNotFoundError):
-        pillow.read_upright(tmp_path / "none.jpg")
 
 
 @pytest.mark.parametrize(
@@ -171,18 +153,6 @@ def test_a_file_that_cannot_be_read_says_why(content, said):
         pillow.read_pixels(content, 24, "crop")
 
 
-@pytest.mark.parametrize(
-    ("height", "width", "expected"),
-    [(4, 4, (0, 0, 4)), (4, 9, (0, 2, 4)), (9, 4, (2, 0, 4)), (1, 2, (0, 0, 1))],
-)
-def test_the_square_is_centred_and_the_one_that_resize_scales(height, width, expected):
-    assert pillow.centred_square(height, width) == expected
-    top, left, side = expected
-    pixels = np.random.default_rng(0).integers(0, 256, [height, width, 3], np.uint8)
-    kept = pixels[top : top + side, left : left + side]
-    np.testing.assert_allclose(decoding.resize(pixels, side, "crop"), kept, atol=1e-3)
-
-
 TOLERANCE = 1e-3  # grey levels of 255
 
 
@@ -214,12 +184,6 @@ def test_odd_shapes_are_scaled_as_in_training(shape):
             read(pixels, 32, policy) for read in (pillow.read_pixels, read_in_tensorflow)
         )
         np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("name", ["empty", "text", "cut", "flipped", "huge"])
-def test_what_is_no_image_is_a_clear_error(name):
-    with pytest.raises(ValueError, match=r"^Cannot read the image: "):
-        pillow.read_pixels(bad_images()[name], 24, "crop")
 
 
 def test_other_images_that_cannot_be_read_are_clear_errors(tmp_path):

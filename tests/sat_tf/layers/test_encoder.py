@@ -125,17 +125,6 @@ def test_a_frozen_encoder_of_random_weights_is_warned_of():
     assert again.get_config() == encoder.get_config()
 
 
-def test_a_captioner_whose_weights_are_restored_is_not_warned_of(tmp_path):
-    config = CaptionerConfig(EncoderConfig("mobilenet_v2", "Conv1", image_size=32))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="The encoder")
-        model = Captioner(config, 10, load_encoder_weights=False)
-        model.save(tmp_path / "model.keras")
-        again = keras.saving.load_model(tmp_path / "model.keras")
-    for old, new in zip(model.encoder.weights, again.encoder.weights, strict=True):
-        np.testing.assert_array_equal(old, new)
-
-
 def test_configuration_round_trips_without_the_weights_file(tmp_path):
     path = tmp_path / "cnn.weights.h5"
     scenes_cnn(64).save_weights(path)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import random as python_random
 
 import keras
 import numpy as np
@@ -11,7 +10,6 @@ import tensorflow as tf
 
 import sat_tf
 from tests.sat_tf.layers.decoder_numpy import (
-    SEED,
     SIZES,
     A,
     B,
@@ -246,19 +244,6 @@ def test_locations_are_drawn_anew_without_a_seed(wrap):
     attended, state = decoder.begin(annotations)
     step = wrap(lambda: decoder.step(attended, words[:, 0], state, "sample")[2].log_prob)
     assert np.any(step().numpy() != step().numpy())
-
-
-def test_seeds_that_are_handed_in_leave_no_trace():
-    """Neither in the layer's variables nor in the random numbers of the next initialisation."""
-    decoder = make_decoder(**RATES)
-    decoder.build(ANNOTATIONS.shape)
-    options = {"selection": "sample", "training": True}
-    before = python_random.getstate()
-    handed = decoder(ANNOTATIONS, WORDS, seed=SEED, **options).logits
-    assert python_random.getstate() == before
-    decoder(ANNOTATIONS, WORDS, **options)
-    assert len(decoder.variables) == len(decoder.weights)
-    np.testing.assert_array_equal(decoder(ANNOTATIONS, WORDS, seed=SEED, **options).logits, handed)
 
 
 def test_replicas_draw_different_masks_without_a_seed():

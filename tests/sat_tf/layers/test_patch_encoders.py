@@ -13,7 +13,7 @@ from sat_tf.inference import weights
 from sat_tf.inference.graphs import write_graphs
 from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.inference.litert_graph import Encoder as LiteEncoder
-from sat_tf.inference.packing import pack, unpack
+from sat_tf.inference.packing import pack
 from sat_tf.inference.published import GRAPHS
 from sat_tf.layers import encoder_names
 from sat_tf.layers.encoder import Encoder
@@ -68,21 +68,6 @@ def test_a_tap_reads_a_block_of_keras_hub_with_the_last_normalisation(tmp_path):
         assert encoder.grid == (5, 5)
         expected = keras.Model(whole.input, expected)(normalised)[:, 1:]
         np.testing.assert_allclose(encoder(pixels), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("tap", [None, "stage1"])
-def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
-    source, target = saved(tmp_path), str(tmp_path / "rounded.weights.h5")
-    standardize.round_weights(EncoderConfig(NAME, tap, source), target)
-    plain, rounded = (Encoder(NAME, 12, tap=tap, weights=file) for file in (source, target))
-    changed = 0
-    for before, weight in zip(plain.weights, rounded.weights, strict=True):
-        array = np.asarray(weight)
-        changed += not np.array_equal(array, before)
-        if "interpolated" not in weight.path:  # made of the embeddings while loading
-            published = unpack(pack({"weight": array}))["weight"]
-            np.testing.assert_array_equal(published, array)
-    assert changed
 
 
 TINY = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "patch_size": 4}

@@ -98,17 +98,6 @@ def test_two_replicas_with_unequal_shares_step_as_one_device():
     np.testing.assert_allclose(two.baseline.value, one.baseline.value, rtol=1e-6)
 
 
-def test_steps_that_accumulate_gradients_have_seeds_of_their_own():
-    model = Line()
-    sgd = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
-    model.compile(optimizer=sgd, jit_compile=False, run_eagerly=True)
-    seeds = [model.step_seed().numpy().tolist()]
-    for _ in range(3):
-        model.train_on_batch(BATCH)
-        seeds.append(model.step_seed().numpy().tolist())
-    assert len(set(map(tuple, seeds))) == 4
-
-
 @pytest.mark.parametrize("strategy", [tf.distribute.get_strategy(), make_strategy("mirrored")])
 def test_data_of_unknown_length_has_as_many_steps_as_batches(strategy):
     with strategy.scope():

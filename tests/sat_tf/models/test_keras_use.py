@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import digits
 import sat_tf
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.layers.attention import attention_entropy, attention_weights
@@ -48,28 +47,6 @@ def test_a_saved_captioner_comes_back_with_its_policy(tmp_path, kind):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_captioner_and_a_model_of_its_layers_have_a_summary():
-    lines: list[str] = []
-    for model in (make_model(), plain_model()):
-        model.summary(print_fn=lines.append)
-    text = "\n".join(lines)
-    assert text.count("(RNNDecoder)") == 2 and "(Encoder)" in text
-
-
-def test_clipping_measures_gradients_without_the_scale_of_float16():
-    logs = {}
-    for scale in (None, 1024.0):
-        model = make_model()
-        optimizer = keras.optimizers.SGD(0.1)
-        if scale:
-            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=scale)
-        model.compile(optimizer, jit_compile=False, clip_norm=0.5)
-        logs[scale] = model.fit(as_dataset(make_batch(), 4), epochs=5, verbose=0).history
-    for name in ("loss", "gradient_norm"):
-        np.testing.assert_allclose(logs[1024.0][name], logs[None][name], rtol=1e-4)
-    assert logs[None]["loss"][-1] < logs[None]["loss"][0]
-
-
 def test_a_loss_or_targets_beside_the_objective_are_errors():
     model = make_model()
     for wrong in ({"loss": "mse"}, {"metrics": ["accuracy"]}):
@@ -77,6 +54,8 @@ def test_a_loss_or_targets_beside_the_objective_are_errors():
             model.compile("adam", **wrong)
     with pytest.raises(ValueError, match="argument `loss`"):
         model.compile("adam", "mse")
+    with pytest.raises(ValueError, match="argument `optimizer`"):
+        model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()))
     model.compile("adam", jit_compile=False)
     batch = make_batch()
     with pytest.raises(ValueError, match="targets or sample weights"):
@@ -84,7 +63,7 @@ def test_a_loss_or_targets_beside_the_objective_are_errors():
     assert model.train_on_batch(batch, return_dict=True)["loss"] > 0
 
 
-@pytest.mark.parametrize("method", ["fit", "test_on_batch"])
+@pytest.mark.parametrize("method", ["fit", "train_on_batch"])
 def test_targets_and_weights_as_arguments_are_errors(method):
     model, batch = make_model(), make_batch()
     model.compile("adam", jit_compile=False)
@@ -99,15 +78,10 @@ def test_targets_and_weights_as_arguments_are_errors(method):
             call(batch, class_weight={0: 1.0})
 
 
-@pytest.mark.parametrize(
-    ("baseline", "needed"),
-    [("moving_average", "MovingAverageBaseline"), ("learned", "LearnedBaseline")],
-)
-def test_an_objective_whose_baseline_the_model_lacks_is_an_error(baseline, needed):
+def test_an_objective_whose_baseline_the_model_lacks_is_an_error():
     model = make_model("soft")
-    objective = make_objective(AttentionConfig("hard", baseline=baseline))
-    model.compile("adam", jit_compile=False, objective=objective)
-    with pytest.raises(ValueError, match=f"`baseline`: expected the {needed}"):
+    model.compile("adam", jit_compile=False, objective=make_objective(AttentionConfig("hard")))
+    with pytest.raises(ValueError, match="`baseline`: expected the MovingAverageBaseline"):
         model.fit(as_dataset(make_batch(), 4), verbose=0)
 
 
@@ -161,13 +135,6 @@ def test_the_mean_annotation_does_not_overflow_float16():
     assert np.isfinite(found.logits).all()
 
 
-def test_a_decoder_that_keras_quantises_reads_nearly_alike():
-    layer = decoder()
-    before = layer(ANNOTATIONS, WORDS).logits
-    layer.cell.recurrent_projection.quantize("int8")
-    np.testing.assert_allclose(layer(ANNOTATIONS, WORDS).logits, before, atol=0.02)
-
-
 def test_a_score_of_minus_infinity_takes_a_location_out():
     scores = tf.constant([[1.0, 2.0, -np.inf]])
     with tf.GradientTape() as tape:
@@ -178,25 +145,6 @@ def test_a_score_of_minus_infinity_takes_a_location_out():
     drawn = attention_weights(scores, "sample", seed=tf.constant([1, 2]))
     expected = tf.nn.log_softmax(scores)[0, int(tf.argmax(drawn.weights[0]))]
     np.testing.assert_allclose(drawn.log_prob[0], expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["stn_rts", pytest.param("flickr8k_none", marks=pytest.mark.slow)])
-def test_what_ships_reads_alike_under_a_global_policy(name):
-    image = np.zeros([60, 60, 3], np.uint8)
-    image[10:50, 28:32] = 255
-
-    def answer():
-        if name == "flickr8k_none":
-            return sat_tf.load(name).caption(image).log_prob
-        return digits.load(name).read(image[..., 0]).probabilities
-
-    before = answer()
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        after = answer()
-    finally:
-        keras.config.set_dtype_policy("float32")
-    np.testing.assert_allclose(before, after, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["Adam", "RMSprop", "Adagrad"])
@@ -210,17 +158,3 @@ def test_a_word_moves_as_far_however_often_it_occurs(name):
     model.train_on_batch(np.array([[3] + [4] * 64]), np.zeros([1, 65]))
     once, often = embedding.embeddings.numpy()[3:5]
     np.testing.assert_allclose(often, once, rtol=1e-2)
-
-
-@pytest.mark.parametrize("options", [{}, {"trainable": True, "trainable_from": "block_16_expand"}])
-def test_an_encoder_keeps_its_statistics_inside_a_functional_model(options):
-    encoder = sat_tf.Encoder.unloaded("mobilenet_v2", image_size=32, **options)
-    images = keras.Input((32, 32, 3))
-    pooled = keras.layers.GlobalAveragePooling1D()(encoder(images))
-    model = keras.Model(images, keras.layers.Dense(2)(pooled))
-    model.compile("sgd", "mse")
-    before = [weight.numpy() for weight in encoder.non_trainable_variables]
-    model.fit(255.0 * RNG.random([4, 32, 32, 3]), np.ones([4, 2]), batch_size=2, verbose=0)
-    assert sum("moving_" in weight.path for weight in encoder.non_trainable_variables) == 104
-    for weight, value in zip(encoder.non_trainable_variables, before, strict=True):
-        np.testing.assert_array_equal(weight, value)

@@ -12,16 +12,11 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.estimators import (
-    BOUNDS,
-    LearnedBaseline,
-    MovingAverageBaseline,
-    make_baseline,
-)
+from sat_tf.objectives.estimators import BOUNDS, MovingAverageBaseline, make_baseline
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from tests.sat_tf.objectives.decoder_outputs import Prescribed, small_decoder
 
-PLACES, STEPS, WIDTH = 3, 2, 5  # WIDTH: of the decoder's state
+PLACES, STEPS = 3, 2
 WORDS, CAPTION = np.array([[1, 5]], np.int32), np.array([[5, 2]], np.int32)
 PATHS = list(itertools.product(range(PLACES), repeat=STEPS))
 UNBIASED = {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0}
@@ -84,13 +79,10 @@ def gradients(monkeypatch, decoder, objective, baseline):
 
 def warm_baseline(objective):
     """One that has seen something."""
-    baseline = make_baseline(objective.attention, WIDTH)
+    baseline = make_baseline(objective.attention)
     if isinstance(baseline, MovingAverageBaseline):
         baseline.update(-3.0)
         baseline.update(-1.0)
-    if isinstance(baseline, LearnedBaseline):
-        rng = np.random.default_rng(5)
-        baseline.set_weights([rng.normal(size=w.shape) for w in baseline.weights])
     return baseline
 
 
@@ -98,17 +90,13 @@ SEVERAL = {"samples": 2, **UNBIASED}
 CASES = {
     "paper, unbiased": {**UNBIASED},
     "no baseline, to go": {"baseline": "none", "reward_to_go": True, **UNBIASED},
-    "learned, to go": {"baseline": "learned", "reward_to_go": True, **UNBIASED},
-    "learned, whole": {"baseline": "learned", **UNBIASED},
     "two samples, moving average": SEVERAL,
-    "two samples, learned, to go": {"baseline": "learned", "reward_to_go": True, **SEVERAL},
     "rloo": {"preset": "rloo", "samples": 2},
     "rloo, whole": {"preset": "rloo", "samples": 2, "reward_to_go": False},
     "vimco": {"preset": "vimco", "samples": 2},
     "vimco, whole": {"preset": "vimco", "samples": 2, "reward_to_go": False},
     "weighted, no baseline": {"bound": "importance_weighted", "baseline": "none", **SEVERAL},
     "weighted, moving average": {"bound": "importance_weighted", **SEVERAL},
-    "weighted, learned": {"bound": "importance_weighted", "baseline": "learned", **SEVERAL},
 }
 
 

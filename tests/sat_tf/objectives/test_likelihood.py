@@ -156,7 +156,6 @@ def test_each_sample_of_hard_attention_learns_the_same_predictions():
 
 CASES = [("soft", {}), ("none", {}), ("hard", {}), ("hard", {"preset": "arctic"})]
 CASES += [("hard", {"preset": "vimco", "samples": 2})]
-CASES += [("hard", {"baseline": "learned", "reward_to_go": True})]
 
 
 @pytest.mark.parametrize(("kind", "options"), CASES)
@@ -179,7 +178,7 @@ def test_padding_adds_nothing_to_the_loss_nor_to_any_gradient(kind, options):
         found = tape.gradient(terms.loss, decoder.trainable_variables)
         return terms.means, [tf.convert_to_tensor(g) for g in found]
 
-    baseline = make_baseline(objective.attention, 5)
+    baseline = make_baseline(objective.attention)
     if isinstance(baseline, MovingAverageBaseline):
         baseline.update(-5.0)
     words = np.pad(TARGETS[:, :-1], [(0, 0), (1, 0)], constant_values=1)

@@ -138,22 +138,6 @@ def test_captions_are_drawn_from_what_teacher_forcing_then_scores(kind, inferenc
     assert len(np.unique(np.round(drawn, 3))) > len(drawn) / 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "inference", "selection"),
-    [
-        ("soft", "sample", "expectation"),
-        ("hard", "sample", "sample"),
-        ("hard", "expectation", "expectation"),
-        ("hard", "argmax", "argmax"),
-    ],
-)
-def test_captions_are_drawn_as_the_model_would_write_them(kind, inference, selection):
-    rule = objective_of(make_model(kind, inference=inference))
-    assert rule.selection == make_model(kind, inference=inference).selection == selection
-    drawn = "words and locations" if selection == "sample" else "words"
-    assert rule.describe(4)["drawn"] == drawn
-
-
 @pytest.mark.parametrize("unknown", [True, False])
 def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
     model = randomise(make_model(), 0.1)

@@ -192,6 +192,7 @@ def test_images_that_have_ended_are_left_out_and_nothing_else_changes(beam, comp
         ("beam", 2.5),
         ("length_power", -1.0),
         ("no_repeat_ngram", -1),
+        ("consensus", -1.0),
     ],
 )
 def test_arguments_out_of_range_are_named(name, value):
@@ -208,22 +209,6 @@ def test_a_step_whose_vocabulary_is_unknown_is_an_error():
 
     with pytest.raises(ValueError, match="known number of tokens"):
         search(tf.zeros([2, 5]))
-
-
-def test_the_search_stops_when_every_image_is_done():
-    model = TreeModel(seed=15)
-    logits = model.log_probs.copy()
-    logits[:, 1:, END] = 50.0
-    model.set_logits(logits)
-    calls = []
-
-    def counted(tokens, state):
-        calls.append(len(tokens))
-        return model.step(tokens, state)
-
-    beam_search(counted, model.state(), batch_size=3, beam=2, max_length=MAX_LENGTH)
-    # Before the first word all prefixes of an image are one.
-    assert calls == [3, 6]
 
 
 def test_a_graph_serves_every_batch_size_from_one_trace():
@@ -319,12 +304,6 @@ def test_it_works_in_a_graph_for_any_number_of_images_none_included():
         parts = [tf.constant(x[:count]) for x in (found.token_ids, found.lengths, found.scores)]
         np.testing.assert_allclose(compiled(*parts), expected_similarity(*parts, 2.0), rtol=1e-6)
         assert compiled(*parts).shape == (count, 4)
-
-
-@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
-def test_a_sharpness_out_of_range_is_refused(value):
-    with pytest.raises(ValueError, match="consensus.*a number of at least 0"):
-        TreeModel(seed=0).search(3, consensus=value)
 
 
 def test_sample_frequencies_are_the_probabilities():

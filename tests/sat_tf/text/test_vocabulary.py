@@ -11,12 +11,6 @@ def vocabulary_of(*words: str, unit="words", **rest) -> Vocabulary:
     return Vocabulary(SPECIAL_TOKENS + words, unit, **rest)
 
 
-def test_special_tokens_have_fixed_ids():
-    vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1)
-    assert [vocabulary.words[index] for index in (PAD, START, END, UNK)] == list(SPECIAL_TOKENS)
-    assert (PAD, START, END, UNK) == (0, 1, 2, 3)
-
-
 def test_words_are_ordered_by_count_then_alphabet():
     vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1)
     assert vocabulary.words[4:] == ("a", "dog", "sits", "cat", "runs")

@@ -180,7 +180,7 @@ def test_a_rewarded_run_draws_for_every_image_and_resumes(
     monkeypatch.setattr(CiderReward, "__call__", ask)
     flags = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2", "--reward.max_length", "6")
     said, logs = run(tmp_path / "whole", soft_run, tiny, *flags)
-    assert "captions drawn per image: 5" in said and "images per batch: 5" in said
+    assert "samples: 5" in said and "drawn: words" in said
     # Twelve images, five captions of each, twice.
     np.testing.assert_array_equal(np.bincount(np.concatenate(asked)), [10] * 12)
     assert max(widths) == 6  # no end that was not drawn
