@@ -260,29 +260,22 @@ ROLLOUT_LOGS = (
     "reward_variance",
     "advantage_variance",
     "explained_variance",
-    "score_gradient_norm",
 )
 """Keys of `rollout_logs`."""
 
 
-def rollout_logs(
-    rollout: Rollout,
-    signal: Signal,
-    estimator: Estimator,
-    log_lik: tf.Tensor,
-    peakedness: tf.Tensor,
-) -> dict[str, tf.Tensor]:
+def rollout_logs(rollout: Rollout, signal: Signal, log_lik: tf.Tensor) -> dict[str, tf.Tensor]:
     """Scalars over the captions and locations that were drawn; 0 if none was.
 
     Args:
-        rollout: This argument, `signal` and `estimator` are those of the loss.
+        rollout: Of the loss, as `signal`.
+        signal: Returns and baseline.
         log_lik: `[M, B, T]`, unsmoothed log p of the words.
-        peakedness: `[M, B, T]`, `sum_i alpha_i^2`.
 
     Returns:
         `elbo` and `importance_weighted_bound` (nats per caption); the variances of returns and
         advantages (nats squared); `explained_variance`, the share of the returns' variance that
-        the baseline removes; `score_gradient_norm`.
+        the baseline removes.
     """
     drawn = tf.reduce_max(rollout.mask, axis=[0, 2])
     reward_variance = variance(signal.returns, rollout.mask)
@@ -294,22 +287,7 @@ def rollout_logs(
         "reward_variance": reward_variance,
         "advantage_variance": advantage_variance,
         "explained_variance": tf.where(reward_variance > 0.0, 1.0 - left, 0.0),
-        "score_gradient_norm": score_gradient_norm(rollout, signal, estimator, peakedness),
     }
-
-
-def score_gradient_norm(
-    rollout: Rollout, signal: Signal, estimator: Estimator, peakedness: tf.Tensor
-) -> tf.Tensor:
-    """Norm of the score-function term's gradient in the alignment scores, without a second pass.
-
-    `d log alpha_s / d e_i = [i = s] - alpha_i`; squares sum to `1 - 2 alpha_s + sum_i alpha_i^2`.
-    """
-    samples = 1 if estimator.bound == "importance_weighted" else rollout.mask.shape[0]
-    captions = tf.cast(tf.shape(rollout.mask)[1], tf.float32)
-    weight = estimator.reward_weight * rollout.mask * signal.advantage / (samples * captions)
-    squares = tf.maximum(1.0 - 2.0 * tf.exp(rollout.log_prob) + peakedness, 0.0)
-    return tf.sqrt(tf.reduce_sum(tf.square(weight) * squares))
 
 
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:

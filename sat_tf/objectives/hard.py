@@ -169,10 +169,7 @@ class HardObjective(SoftObjective):
         used = tf.convert_to_tensor(signal.baseline)
         used = used if used.shape.rank == 0 else weighted_mean(used, rollout.mask)
         means |= weighted({"reward": tf.reduce_mean(returns), "baseline": used}, captions)
-        alpha = tf.nn.softmax(outputs.alignment_scores)
-        peakedness = by_sample(tf.reduce_sum(tf.square(alpha), axis=-1), samples)
-        exact = by_sample(log_lik.exact, samples)
-        logs = rollout_logs(rollout, signal, estimator, exact, peakedness)
+        logs = rollout_logs(rollout, signal, by_sample(log_lik.exact, samples))
         means |= weighted(logs, tf.reduce_sum(tf.cast(~expectation, tf.float32)))
         if weight := self.attention.supervision_weight:
             maps = tf.repeat(maps, samples, axis=0)

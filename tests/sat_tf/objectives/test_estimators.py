@@ -111,36 +111,18 @@ def drawn():
     return scores, rng.integers(0, 6, [3, 4, 5]), reward * (mask > 0), mask
 
 
-def logs_of(drawn, estimator, scores=None):
-    scores, places, reward, mask = (drawn[0] if scores is None else scores, *drawn[1:])
-    alpha = tf.nn.softmax(scores)
-    log_prob = tf.gather(tf.math.log(alpha), places, batch_dims=3)
+def logs_of(drawn, estimator):
+    scores, places, reward, mask = drawn
+    log_prob = tf.gather(tf.nn.log_softmax(scores), places, batch_dims=3)
     value = tf.constant(0.3 * reward) if estimator.baseline == "learned" else None
     made = Rollout(log_prob, None, tf.constant(reward), tf.constant(reward), mask, value)
-    signal = learning_signal(made, estimator, -0.4)
-    logs = rollout_logs(made, signal, estimator, reward, tf.reduce_sum(alpha**2, axis=-1))
-    return logs, stochastic_loss(made, signal, estimator)
-
-
-ESTIMATORS = [
-    Estimator(0.3, baseline="moving_average"),
-    Estimator(1.0, baseline="leave_one_out", to_go=True),
-    Estimator(1.0, bound="importance_weighted", baseline="leave_one_out", to_go=True),
-]
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_score_gradient_s_norm_is_that_of_its_gradient_in_the_scores(drawn, estimator):
-    with tf.GradientTape() as tape:
-        tape.watch(drawn[0])
-        logs, loss = logs_of(drawn, estimator)
-    norm = np.linalg.norm(tape.gradient(loss, drawn[0]))
+    logs = rollout_logs(made, learning_signal(made, estimator, -0.4), reward)
     assert set(logs) == set(ROLLOUT_LOGS)
-    np.testing.assert_allclose(logs["score_gradient_norm"], norm, rtol=1e-4)
+    return logs
 
 
 def test_variances_and_bounds_are_of_what_was_drawn(drawn):
-    logs, _ = logs_of(drawn, Estimator(baseline="learned", to_go=True))
+    logs = logs_of(drawn, Estimator(baseline="learned", to_go=True))
     _, _, reward, mask = drawn
     returns = np.cumsum(reward[..., ::-1], -1)[..., ::-1]
     returns, left = returns[mask > 0], (returns - 0.3 * reward)[mask > 0]
@@ -156,7 +138,7 @@ def test_variances_and_bounds_are_of_what_was_drawn(drawn):
 
 def test_nothing_drawn_is_nought_and_no_nan(drawn):
     nothing = (*drawn[:3], np.zeros_like(drawn[3]))
-    logs, _ = logs_of(nothing, ESTIMATORS[0])
+    logs = logs_of(nothing, Estimator(0.3, baseline="moving_average"))
     assert all(float(value) == 0.0 for value in logs.values())
 
 
