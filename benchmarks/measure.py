@@ -70,20 +70,14 @@ def matrix_product(precision: str) -> tuple[int, Callable[[], tf.Tensor]]:
 
 
 def machine() -> str:
-    """Describes the machine in two lines: processor, cores, GPUs; versions and load."""
+    """Describes the machine: processor, cores, versions and load."""
     import keras
     import tensorflow as tf
 
     found = re.search(r"model name\s*: (.*)", _CPU.read_text()) if _CPU.exists() else None
-    name = found[1] if found else platform.processor() or platform.machine()
-    gpus = [
-        tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
-        for gpu in tf.config.list_physical_devices("GPU")
-    ]
     return (
-        f"{', '.join([name, f'{os.cpu_count()} cores', *gpus])}\n"
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python "
-        f"{platform.python_version()}, load average {os.getloadavg()[0]:.1f}"
+        f"{found[1] if found else platform.machine()}, {os.cpu_count()} cores, TensorFlow "
+        f"{tf.__version__}, Keras {keras.__version__}, load average {os.getloadavg()[0]:.1f}"
     )
 
 

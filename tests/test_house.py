@@ -22,9 +22,7 @@ COMMANDS = {  # and what decides or reads the configuration for them
     "training/teachers/__init__.py",
 }
 
-_QUESTION = re.compile(r"(What|How|Whose|Where|Whether)\b")
 _MACHINE = re.compile(r"(?<![\w.$}])/(work|root|Users|home/\w+|tmp/\w+)/")
-_DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def long_functions(source: str) -> dict[str, int]:
@@ -36,19 +34,6 @@ def long_functions(source: str) -> dict[str, int]:
             lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
             if lines > MOST_BODY_LINES:
                 found[f"{node.name} (line {node.lineno})"] = lines
-    return found
-
-
-def questioning_docstrings(source: str) -> list[str]:
-    """Returns the docstrings, of attributes too, that begin with a question word."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, _DEFINITIONS):
-            for statement in node.body:
-                value = statement.value if isinstance(statement, ast.Expr) else None
-                text = value.value if isinstance(value, ast.Constant) else None
-                if isinstance(text, str) and _QUESTION.match(text.strip()):
-                    found.append(f"line {statement.lineno}: {text.strip().splitlines()[0]}")
     return found
 
 
@@ -135,10 +120,6 @@ def test_modules_stay_short(sources):
 
 def test_functions_stay_short(sources):
     assert broken(long_functions, sources) == {}
-
-
-def test_docstrings_begin_with_a_verb_or_a_noun(sources):
-    assert broken(questioning_docstrings, sources) == {}
 
 
 def test_only_commands_name_a_run_s_whole_configuration(sources):
