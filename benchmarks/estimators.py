@@ -131,7 +131,7 @@ class AttentionGradient:
         """Returns the gradient as one vector, and the mean return of the captions, if averaged."""
         with tf.GradientTape() as tape:
             batch = {"annotations": annotations, "tokens": tokens}
-            terms = self._model.objective(self._model, batch, seed, tf.shape(tokens)[0])
+            terms = self._model.objective(self._model, batch, seed)
         gradients = tape.gradient(terms.loss, self._weights)
         return tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0), terms.mean_return
 

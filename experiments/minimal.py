@@ -59,10 +59,9 @@ class ShowAttendTell(keras.Model):
 
     def train_step(self, batch):
         """Descends eq. 14 (soft), or the score-function estimate of eq. 11-12 (hard)."""
-        size = tf.cast(tf.shape(batch["tokens"])[0], tf.float32)
         seed = tf.cast(self.seeds.make_seeds(1)[:, 0], tf.int32)
         with tf.GradientTape() as tape:
-            terms = self.objective(self, batch, seed, size)
+            terms = self.objective(self, batch, seed)
         gradients = tape.gradient(terms.loss, self.trainable_variables)
         self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
         return {"loss": terms.loss, **{name: mean for name, (mean, _) in terms.means.items()}}

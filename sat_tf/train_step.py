@@ -44,14 +44,13 @@ class Objective(Protocol):
     def log_names(self) -> Sequence[str]:
         """Keys of `Terms.means`, known before the first batch."""
 
-    def __call__(self, model: Any, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model: Any, batch: Batch, seed: tf.Tensor) -> Terms:
         """Computes the loss of a batch.
 
         Args:
             model: The model in training.
             batch: The examples of this replica.
             seed: int32 `[2]`, the same on all replicas; `replica_seed` gives this replica's own.
-            global_size: float32 scalar, examples on all replicas.
 
         Returns:
             `Terms`.
@@ -79,7 +78,7 @@ def _of_dictionaries(method: Callable) -> Callable:
 
 
 class TrainableModel(BuildsBeforeFit, keras.Model):
-    """A model trained by an objective: `objective(model, batch, seed, global_size) -> Terms`.
+    """A model trained by an objective: `objective(model, batch, seed) -> Terms`.
 
     A subclass builds all its layers in its constructor, sets `built`, and sets `objective` to
     the one it is trained by unless `compile` is given another. Batches are dictionaries of
@@ -157,7 +156,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
         total = global_size(size)
         with tf.GradientTape() as tape:
-            terms = self.objective(self, batch, self.step_seed(), total)
+            terms = self.objective(self, batch, self.step_seed())
             # Replicas' gradients are summed, so each counts by its share of the examples. The
             # mean over an empty batch is NaN, which `multiply_no_nan` turns into 0.
             loss = tf.math.multiply_no_nan(terms.loss, size / total)

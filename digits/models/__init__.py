@@ -89,9 +89,8 @@ class ClassificationObjective:
 
     log_names = ("nll", "accuracy")
 
-    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor) -> Terms:
         """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
-        del global_size
         labels = batch["labels"]
         logits, _ = model(batch["images"], replica_seed(seed))
         nll = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))

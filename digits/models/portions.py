@@ -194,9 +194,8 @@ class PresenceObjective:
         self.hard = config.attention == "hard"
         self.log_names = ("alpha_entropy", "reward") if self.hard else ("alpha_entropy",)
 
-    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor) -> Terms:
         """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
-        del global_size
         config = self.config
         samples, selection = (config.samples, "sample") if self.hard else (1, "expectation")
         options = {"selection": selection, "samples": samples, "seed": replica_seed(seed)}

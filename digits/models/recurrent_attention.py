@@ -324,9 +324,8 @@ class GlimpseObjective:
         self.config = config
         self.estimator = Estimator(baseline="learned")
 
-    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor) -> Terms:
         """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
-        del global_size
         config = self.config
         share = 0.0  # of images looked at in random places: falls from 1 to 0 in the warm-up
         if config.random_steps:

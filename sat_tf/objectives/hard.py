@@ -30,7 +30,7 @@ from sat_tf.objectives.likelihood import (
     word_mask,
     word_means,
 )
-from sat_tf.ops import global_mean, replica_seed, step_seeds, uniform
+from sat_tf.ops import global_mean, global_size, replica_seed, step_seeds, uniform
 from sat_tf.train_step import Batch, Terms, weighted
 from sat_tf.util.errors import invalid_value
 
@@ -63,7 +63,7 @@ class HardObjective(SoftObjective):
         weights = {name: getattr(used, name) for name in ("reward_weight", "entropy_weight")}
         return {"preset": self.attention.preset, **vars(self.preset), **weights}
 
-    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor) -> Terms:
         """Reads a batch of captions along drawn locations and computes their loss.
 
         See `Objective`; the batch is that of `SoftObjective`.
@@ -83,7 +83,6 @@ class HardObjective(SoftObjective):
             batch["tokens"][:, 1:],
             expectation,
             model.baseline,
-            global_size,
             **self.taught(batch),
         )
 
@@ -117,7 +116,6 @@ class HardObjective(SoftObjective):
         targets: tf.Tensor,
         expectation: tf.Tensor | None = None,
         baseline: keras.layers.Layer | None = None,
-        global_size: tf.Tensor | None = None,
         predicted: SoftLabels | None = None,
         maps: tf.Tensor | None = None,
     ) -> Terms:
@@ -128,7 +126,6 @@ class HardObjective(SoftObjective):
             targets: This argument, `predicted` and `maps` are those of `SoftObjective.terms`.
             expectation: bool `[B]`, from `draw_expectation`; None if all locations were drawn.
             baseline: From `make_baseline`.
-            global_size: Captions on all replicas; None for B.
         """
         preset, samples, size = self.preset, self.samples, tf.shape(targets)[0]
         averaged = preset.baseline == "moving_average"
@@ -137,9 +134,7 @@ class HardObjective(SoftObjective):
             raise invalid_value("baseline", expected, type(baseline).__name__)
         if expectation is None:
             expectation = tf.zeros([size], tf.bool)
-        estimator = self.estimator(
-            tf.cast(size if global_size is None else global_size, tf.float32)
-        )
+        estimator = self.estimator(global_size(size) if preset.times_batch else 1.0)
         labels = soft_labels(targets, self.label_smoothing, predicted, self.distillation_weight)
         labels = None if labels is None else labels.repeated(samples)
         rows = tf.repeat(targets, samples, axis=0)

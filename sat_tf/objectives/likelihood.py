@@ -255,7 +255,7 @@ class SoftObjective:
         """Returns the constants in effect, for the start of a run."""
         return {"penalty_weight": self.penalty_weight}
 
-    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor) -> Terms:
         """Reads a batch of captions and computes their loss; see `Objective`.
 
         Args:
@@ -264,9 +264,7 @@ class SoftObjective:
                 supervision also `attention_targets` float16 `[B, T, L]`, with a weight of
                 distillation `predicted_words` and `predicted_shares` `[B, T, J]`.
             seed: int32 `[2]`, the same on all replicas.
-            global_size: Unused.
         """
-        del global_size
         draws, _ = tf.unstack(step_seeds(replica_seed(seed), 2))
         outputs = model(batch, training=True, selection="expectation", seed=draws)
         return self.terms(outputs, batch["tokens"][:, 1:], **self.taught(batch))

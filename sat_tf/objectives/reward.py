@@ -95,7 +95,7 @@ class RewardObjective:
         drawn = "words and locations" if self.selection == "sample" else "words"
         return {"samples": self.samples, "drawn": drawn, "penalty_weight": self.penalty_weight}
 
-    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor) -> Terms:
         """Draws captions and computes their loss; see `Objective`.
 
         Args:
@@ -103,9 +103,7 @@ class RewardObjective:
             batch: `annotations` or `images`, one row per image, and `image_index` int `[B]`, by
                 which the reward knows them.
             seed: int32 `[2]`, the same on all replicas.
-            global_size: Unused.
         """
-        del global_size
         seed = replica_seed(seed)
         annotations = model.annotate(batch)
         tokens = self.draw(model, annotations, seed)

@@ -14,8 +14,7 @@ SEED = replica_seed(STEP_SEED)
 
 def terms_of(model, batch):
     """Returns the loss and the means that are logged."""
-    size = tf.cast(tf.shape(batch["images"])[0], tf.float32)
-    terms = model.objective(model, batch, STEP_SEED, size)
+    terms = model.objective(model, batch, STEP_SEED)
     return terms.loss, {name: mean for name, (mean, _) in terms.means.items()}
 
 

@@ -178,14 +178,14 @@ def test_the_reward_is_told_which_image_a_caption_is_about():
     batch = make_images(3) | {"image_index": np.array([7, 0, 5], np.int32)}
     rule = objective_of(model, reward, samples=2)
     seed = tf.constant([1, 2])
-    rule(model, batch, seed, tf.constant(3.0))
+    rule(model, batch, seed)
     np.testing.assert_array_equal(seen[0][0], [7, 7, 0, 0, 5, 5])
     tokens = rule.draw(model, batch["annotations"], replica_seed(seed))
     np.testing.assert_array_equal(seen[0][1], tokens[:, 1 : model.config.search.max_length + 1])
     # Of a model that never ends a caption, no <end> is rewarded.
     bias = model.decoder.deep_output.word_projection.bias
     bias.assign(tf.tensor_scatter_nd_update(bias, [[END]], [-1e9]))
-    rule(model, batch, seed, tf.constant(3.0))
+    rule(model, batch, seed)
     assert (seen[1][1] > UNK).all()
     assert seen[1][1].shape == (6, model.config.search.max_length)
 
