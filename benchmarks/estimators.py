@@ -1,15 +1,13 @@
 """Noise of the estimators of hard attention: `python -m benchmarks.estimators --run-dir RUN`.
 
-From the weights of one run, on the same training batches: the noise of each estimator's gradient,
-and the time of its step. `experiments/estimators.sh` trains the runs; docs/estimators.md explains
-the figures.
+From the weights of one run, on the same training batches. `experiments/estimators.sh` trains the
+runs; docs/estimators.md explains the figures.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,20 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.measure import command, format_table, medians
+from benchmarks.measure import command, format_table
 from sat_tf.captioner import Batch, Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline
 from sat_tf.util.files import default_cache_dir
 from training.data.inputs import batches_of, load_data, open_inputs
 from training.data.readers import Source
-from training.run.build import compile_model, new_model
-from training.run.config import RunConfig, read_run_config
+from training.run.build import new_model
+from training.run.config import read_run_config
 from training.run.first_weights import start_from
 from training.run.recipes import RECIPES
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
-    "soft": {"kind": "soft"},
     "paper": {"preset": "paper"},
     # An unbiased form of the paper's estimator: its sample and its baseline alone.
     "reinforce": {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0},
@@ -49,7 +46,7 @@ def run(run_dir: Path, batches: int = 4, draws: int = 64) -> None:
     Args:
         run_dir: Finished run of hard attention on drawn scenes; its best weights are the shared
             ones.
-        batches: Training batches on which gradients and steps are measured.
+        batches: Training batches on which gradients are measured.
         draws: Gradients drawn per batch, at least 2.
     """
     rows = measure(run_dir, batches, draws)
@@ -140,53 +137,31 @@ def measure(start: Path, batches: int, draws: int) -> dict[str, dict[str, Any]]:
     """Measures every estimator from the weights of one run, on the same training batches.
 
     Returns:
-        Name -> `step_ms`, of a whole training step, all taking turns; for hard attention also
-        `samples`, `relative_variance` (`Noise.relative`) and `cosine`, with the mean of an
-        unbiased estimator.
+        Name -> `relative_variance` (`Noise.relative`) and `cosine`, with the mean of an unbiased
+        estimator.
     """
     run = read_run_config(start)
     data = load_data(run.data, Source(run.data, None))
+    none = {name: 0.0 for name in vars(run.decoder) if name.endswith("_dropout")}
+    decoder = dataclasses.replace(run.decoder, **none)
 
-    def configured(name: str) -> RunConfig:
+    def started(name: str) -> Captioner:
         attention = dataclasses.replace(RECIPES["scenes_hard"].attention, **ESTIMATORS[name])
-        none = {name: 0.0 for name in vars(run.decoder) if name.endswith("_dropout")}
-        decoder = dataclasses.replace(run.decoder, **none)
-        return dataclasses.replace(run, attention=attention, decoder=decoder)
-
-    def started(config: RunConfig) -> Captioner:
+        config = dataclasses.replace(run, attention=attention, decoder=decoder)
         model = new_model(config.captioner, len(data.vocabulary), load_encoder_weights=False)
         start_from(start, model, data.vocabulary)
+        model.objective = make_objective(attention, run.fit.label_smoothing)
         return model
 
-    def compiled(model: Captioner, config: RunConfig, steps: int) -> None:
-        objective = make_objective(config.attention, config.fit.label_smoothing)
-        compile_model(model, objective, config.optimizer, steps, config.fit, config.seed)
-
-    target = configured(_UNBIASED)
-    model = started(target)
+    model = started(_UNBIASED)
     inputs = open_inputs(model, data, default_cache_dir())
-    steps, batches_from = batches_of(data.table, inputs, target.fit.batch_size, target.seed)
+    _, batches_from = batches_of(data.table, inputs, run.fit.batch_size, run.seed)
     fixed = list(batches_from(0, 0).take(batches))
-    compiled(model, target, steps)
     aim = AttentionGradient(model, fixed).noise(draws)
-    rows: dict[str, dict[str, Any]] = {name: {} for name in ESTIMATORS}
-    calls = {}
+    rows: dict[str, dict[str, Any]] = {}
     for number, name in enumerate(ESTIMATORS, start=1):
-        config = configured(name)
-        model = started(config)
-        compiled(model, config, steps)
-        if config.attention.kind == "hard":
-            noise = AttentionGradient(model, fixed).noise(draws, 1 + number * draws)
-            rows[name]["samples"] = config.attention.estimator.samples
-            rows[name]["relative_variance"] = noise.relative
-            rows[name]["cosine"] = noise.cosine(aim)
-        step = tf.function(model.train_step, autograph=False, reduce_retracing=True)
-        for index, batch in enumerate(fixed):
-            calls[name, index] = lambda step=step, batch=batch: step(batch)
-    # Steps change the weights, so they come last; the second turn may trace again, for any length.
-    took = medians(calls, repeats=3, warm_up=2)
-    for name in ESTIMATORS:
-        rows[name]["step_ms"] = 1e3 * statistics.fmean(took[name, n] for n in range(len(fixed)))
+        noise = AttentionGradient(started(name), fixed).noise(draws, 1 + number * draws)
+        rows[name] = {"relative_variance": noise.relative, "cosine": noise.cosine(aim)}
     return rows
 
 

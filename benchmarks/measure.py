@@ -16,7 +16,7 @@ import tyro
 from sat_tf.util.commands import exit_status, text_table
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    pass
 
 _CPU = Path("/proc/cpuinfo")
 
@@ -57,16 +57,6 @@ def medians(
             if turn >= 0:
                 took[name].append(time.perf_counter() - start)
     return {name: statistics.median(seconds) for name, seconds in took.items()}
-
-
-def matrix_product(precision: str) -> tuple[int, Callable[[], tf.Tensor]]:
-    """Returns the operations of a large matrix product, a multiply-add being two, and its call."""
-    import tensorflow as tf
-
-    size = 8192 if tf.config.list_physical_devices("GPU") else 2048
-    factors = [tf.cast(tf.random.uniform([size, size]), precision) for _ in range(2)]
-    product = tf.function(tf.matmul, autograph=False)
-    return 2 * size**3, lambda: product(*factors)
 
 
 def machine() -> str:

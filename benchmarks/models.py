@@ -53,23 +53,6 @@ class Shape:
     vocabulary_size: int
     width: int = 512
 
-    def training_flops(self, captions: int, words: int) -> int:
-        """Counts the matrix products of a training step; a multiply-add is two operations.
-
-        Each caption counts its own keys, although captions of an image could share them.
-        Element-wise work is not counted, nor is padding. Each product has two gradients as costly.
-
-        Args:
-            captions: Captions of the batch.
-            words: Predictions in all: words and `<end>`.
-        """
-        places, dim, width = self.locations, self.annotation_dim, self.width
-        per_caption = places * dim * width + 2 * dim * width  # keys, initial state
-        lstm = (width + dim + width) * 4 * width
-        attention = width * width + places * width + places * dim + width  # the last: the gate
-        output = (width + dim + self.vocabulary_size) * width
-        return 3 * 2 * (captions * per_caption + words * (lstm + attention + output))
-
 
 SHAPES = {
     shape.name: shape

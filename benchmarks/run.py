@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import baseline, models
-from benchmarks.measure import command, format_table, machine, matrix_product, medians
+from benchmarks.measure import command, format_table, machine, medians
 from benchmarks.models import SHAPES, Shape
 from sat_tf.config import SearchConfig
 from training.data.batches import pad_tokens, plan_epoch
@@ -93,12 +93,10 @@ class Batches:
         batches: Those of sat_tf are bucketed by length, in the precision of the feature store;
             those of the baseline are in any order.
         captions: Number of captions in all batches.
-        words: Number of predictions: words and `<end>`, no padding.
     """
 
     batches: tuple[dict[str, tf.Tensor], ...]
     captions: int
-    words: int
 
     @classmethod
     def of(cls, shape: Shape, side: str, size: int) -> Batches:
@@ -116,7 +114,7 @@ class Batches:
             tokens = pad_tokens(models.caption_tokens(words, shape.vocabulary_size))
             drawn = models.annotations(shape, size, dtype, seed)
             made.append({"annotations": drawn, "tokens": tf.constant(tokens)})
-        return cls(tuple(made), ROTATION * size, int(sum((n + 1).sum() for n in chosen)))
+        return cls(tuple(made), ROTATION * size)
 
 
 def measure_step(
@@ -127,25 +125,19 @@ def measure_step(
     Variants take turns at every batch: the load of a shared machine may change within seconds.
     """
     steps = {variant: variant.train_function(shape) for variant in variants}
-    products = {v.precision: matrix_product(v.precision) for v in variants}
     sweep: list[Row] = []
     for size in batch_sizes:
         batches = {side: Batches.of(shape, side, size) for side in {v.side for v in variants}}
-        calls: dict[Any, Callable[[], object]] = {
-            name: call for name, (_, call) in products.items()
-        }
+        calls: dict[Any, Callable[[], object]] = {}
         for index in range(ROTATION):
             for v, step in steps.items():
                 batch = batches[v.side].batches[index]
                 calls[v, index] = lambda step=step, batch=batch: step(batch)
         took = medians(calls, repeats)
         for v in variants:
-            own, seconds = batches[v.side], sum(took[v, index] for index in range(ROTATION))
-            product = products[v.precision][0] / took[v.precision]
-            flops = shape.training_flops(own.captions, own.words) / seconds
-            row = vars(v) | {"batch": size, "captions_s": own.captions / seconds}
-            row |= {"gflops": flops / 1e9, "product_gflops": product / 1e9}
-            sweep.append(row | {"product_share": flops / product})
+            seconds = sum(took[v, index] for index in range(ROTATION))
+            rate = batches[v.side].captions / seconds
+            sweep.append(vars(v) | {"batch": size, "captions_s": rate})
     best = [
         max(
             (row for row in sweep if row.items() >= vars(v).items()),

@@ -60,9 +60,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "start": (*_CAPTIONS, _POINTING),
     "recipes": (*_CAPTIONS, Column("perplexity", ("perplexity",)), _POINTING),
     "paper": (
-        Column(
-            "BLEU-1 / 2 / 3 / 4, no brevity penalty", tuple(f"{name}_no_bp" for name in _BLEU)
-        ),
+        Column("BLEU-1 / 2 / 3 / 4, no brevity penalty", tuple(f"{name}_no_bp" for name in _BLEU)),
         Column("with brevity penalty", _BLEU),
         _METEOR,
         _CIDER,

@@ -19,7 +19,7 @@ BENCHMARKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_it_measures_and_prints(name, hard_run, capfd, monkeypatch):  # noqa: F811
-    two = {kind: estimators.ESTIMATORS[kind] for kind in ("soft", "rloo")}
+    two = {kind: estimators.ESTIMATORS[kind] for kind in ("paper", "rloo")}
     monkeypatch.setattr(estimators, "ESTIMATORS", two)
     flags, says = BENCHMARKS[name]
     module = importlib.import_module(f"benchmarks.{name.split()[0]}")
