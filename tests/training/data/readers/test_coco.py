@@ -7,16 +7,12 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from sat_tf.layers.encoder import Encoder
 from tests.image_files import encode
 from training.data.examples import DataError, StoredImage
-from training.data.feature_store import FeatureStore
-from training.data.image_loader import ImageSource
 from training.data.readers import coco, load_split
 from training.run.config import DataConfig
 
 COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}
-GREY, CORRUPT = 1, 2  # of train
 
 
 def name_of(part: str, number: int) -> str:
@@ -24,12 +20,9 @@ def name_of(part: str, number: int) -> str:
 
 
 def jpeg(part: str, number: int) -> bytes:
-    """A different image for each; one of train is grey and one is corrupt."""
-    rng = np.random.default_rng([len(part), number])
-    shape = [40, 50] if (part, number) == ("train", GREY) else [40, 50, 3]
-    if (part, number) == ("train", CORRUPT):
-        return b"\xff\xd8 no image"
-    return encode(Image.fromarray(rng.integers(0, 256, shape, np.uint8)), "JPEG")
+    """A different image for each."""
+    pixels = np.random.default_rng([len(part), number]).integers(0, 256, [40, 50, 3], np.uint8)
+    return encode(Image.fromarray(pixels), "JPEG")
 
 
 class StandIn(tfds.core.GeneratorBasedBuilder):
@@ -108,25 +101,6 @@ def test_captions_are_gathered_once(data_dir, monkeypatch):
     path.write_text("[]")
     assert coco.load("test", data_dir).fingerprint() == first.fingerprint()
     assert path.read_text() != "[]"
-
-
-def test_images_come_one_at_a_time_through_source_and_store(data_dir, tmp_path):
-    examples = coco.load("train", data_dir).examples
-    corrupt = [example.image_id for example in examples].index(name_of("train", CORRUPT))
-    source = ImageSource(examples, 64, "crop")
-    assert list(source.skipped) == [corrupt]
-    encoder = Encoder("scenes_cnn", 64)
-    store = FeatureStore.open(tmp_path, encoder, examples, resize="crop")
-    assert list(store.skipped) == [corrupt]
-    rows = np.delete(np.arange(len(examples)), corrupt)
-    wanted = encoder(source.read(rows).astype(np.float32))
-    # The source rounds its pixels; annotations of other images differ by far more.
-    np.testing.assert_allclose(store.read(rows), wanted, atol=0.2)
-    assert np.abs(store.read(rows[::-1]) - wanted).max() > 0.5
-    again = coco.load("train", data_dir).examples
-    same = FeatureStore.open(tmp_path, encoder, again, resize="crop")
-    other = FeatureStore.open(tmp_path, encoder, again[1:], resize="crop")
-    assert same.path == store.path != other.path
 
 
 def test_a_copy_that_is_not_read_by_number_is_an_error_that_says_how_to_mend_it(tmp_path):
