@@ -135,12 +135,11 @@ def is_karpathy(content: Any) -> bool:
 def read_coco(path: Path, content: Mapping[str, Any]) -> CaptionFile:
     """Reads COCO's captions; annotations that are marked as `REJECTED` are left out."""
     captions: dict[Any, list[str]] = {}
-    blank: dict[Any, int] = {}
     for index, image in enumerate(content["images"]):
         number = _value(path, f"images[{index}]", image, "id")
         if number in captions:
             fail(path, f"images[{index}]", f"a second image with the id {number!r}")
-        captions[number], blank[number] = [], 0
+        captions[number] = []
     rejected = 0
     for index, annotation in enumerate(content["annotations"]):
         place = f"annotations[{index}]"
@@ -153,16 +152,13 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> CaptionFile:
         if any(annotation.get(mark) for mark in REJECTED):
             rejected += 1
             continue
-        texts, missing = captions_in(_value(path, place, annotation, "caption"), path, place)
-        captions[number] += texts
-        blank[number] += missing
+        captions[number] += captions_in(_value(path, place, annotation, "caption"), path, place)
     records = []
     for index, image in enumerate(content["images"]):
         place, number = f"images[{index}]", image["id"]
         key = "filename" if "filename" in image else "file_name"  # KTVIC has the former
         name = name_in(_value(path, place, image, key), path, place)
-        texts = captions[number], blank[number]
-        records.append(_record(place, name, *texts, image, number))
+        records.append(_record(place, name, captions[number], image, number))
     _refuse_twice(path, records)
     told = f"{rejected} captions marked {' or '.join(REJECTED)} are left out."
     notes, unclear = _others(path, content["images"], content["annotations"])
@@ -180,23 +176,21 @@ def read_karpathy(path: Path, content: Mapping[str, Any]) -> CaptionFile:
         sentences = _value(path, place, image, "sentences")
         if not isinstance(sentences, list):
             fail(path, place, f"expected 'sentences', a list, got {sentences!r:.60}")
-        texts, blank = [], 0
+        texts = []
         for number, sentence in enumerate(sentences):
             where = f"{place}.sentences[{number}]"
-            found, missing = captions_in(_value(path, where, sentence, "raw"), path, where)
-            texts += found
-            blank += missing
+            texts += captions_in(_value(path, where, sentence, "raw"), path, where)
         number = image.get("cocoid", image.get("imgid"))
-        records.append(_record(place, name, texts, blank, image, number))
+        records.append(_record(place, name, texts, image, number))
     _refuse_twice(path, records)
     return finished(path, records, *_others(path, content["images"]))
 
 
 def _record(
-    place: str, name: str, texts: Sequence[str], blank: int, image: Mapping[str, Any], number: Any
+    place: str, name: str, texts: Sequence[str], image: Mapping[str, Any], number: Any
 ) -> Record:
     group, number = (None if one is None else str(one) for one in (image.get("group"), number))
-    return Record(name, tuple(texts), place, image.get("split"), group, blank, number)
+    return Record(name, tuple(texts), place, image.get("split"), group, number)
 
 
 def _refuse_twice(path: Path, records: Sequence[Record]) -> None:

@@ -200,6 +200,6 @@ def read_tokens(path: Path) -> CaptionFile:
     records = []
     for name, (number, captions) in found.items():
         place = f"line {number}"
-        texts, blank = captions_in([text for _, text in sorted(captions.items())], path, place)
-        records.append(Record(name, texts, place, blank=blank))
+        texts = captions_in([text for _, text in sorted(captions.items())], path, place)
+        records.append(Record(name, texts, place))
     return finished(path, records)

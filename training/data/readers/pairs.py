@@ -119,6 +119,6 @@ def _records(path: Path, texts: Mapping[str, str], read: Callable[[str], bytes])
             fail(path, text, f"it is not UTF-8 or cannot be read ({error})")
         if len(content) > _MOST:
             fail(path, text, f"it has more than {_MOST:,} bytes")
-        found, blank = captions_in(lines or [""], path, text)
-        records.append(Record(name, found, text, blank=0 if found else min(blank, 1)))
+        found = tuple(filter(None, captions_in(lines, path, text)))  # blank lines are between
+        records.append(Record(name, found or ("",), text))
     return records

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -79,11 +79,10 @@ class Record:
     """One entry of a caption file; an image may have several, which add up."""
 
     image: str  # as written
-    captions: tuple[str, ...]  # none empty; white space and line breaks are single spaces
+    captions: tuple[str, ...]  # white space and line breaks are single spaces; "" is missing
     place: str  # in the file, such as "line 7" or "images[3]"
     split: Any = None  # as written, if the file names one
     group: str | None = None  # what the image must share a split with, such as a patient
-    blank: int = 0  # missing captions: empty cells, nan, None, null and NA
     identifier: str | None = None  # the image's number next to its name
     stored: StoredImage | None = None  # the image itself, if it is inside the file
 
@@ -102,10 +101,11 @@ class CaptionFile:
 def finished(
     path: Path, records: Iterable[Record], notes: Sequence[str] = (), unclear: str = ""
 ) -> CaptionFile:
-    """Checks that a file has records, and that they hold whole captions."""
-    records, notes = tuple(records), list(notes)
-    if not records:
+    """Checks that a file has records of whole captions; leaves out and counts those missing."""
+    every, notes = tuple(records), list(notes)
+    if not every:
         raise OtherFormError(f"{path} holds no image.")
+    records = [replace(one, captions=tuple(filter(None, one.captions))) for one in every]
     lists = [record for record in records if len(record.captions) > 1]
     words = [record for record in lists if all(map(_is_word, record.captions))]
     if words and len(words) >= _LISTS * len(lists) and 2 * len(lists) >= len(records):
@@ -122,7 +122,7 @@ def finished(
         if len(found) >= most * len(texts):
             fail(path, found[0][1], f"{told}; {way} ({RECIPES})")
         notes.append(f"{told}.")
-    if blank := sum(record.blank for record in records):
+    if blank := sum(one.captions.count("") for one in every):
         notes.append(f"{blank} captions are missing (empty, nan, None, null, NA).")
     notes = tuple(f"{path.name}: {note}" for note in notes)
     return CaptionFile(path, records, notes, frozenset([path]), unclear)
@@ -137,22 +137,19 @@ def fail(path: Path, place: str, what: str) -> NoReturn:
     raise DataError(f"{path}, {place}: {what}.")
 
 
-def captions_in(value: Any, path: Path, place: str) -> tuple[tuple[str, ...], int]:
-    """Returns the captions in a cell of text or a list of texts, and the number of missing ones."""
+def captions_in(value: Any, path: Path, place: str) -> tuple[str, ...]:
+    """Returns the captions in a cell of text or a list of texts; "" for each missing one."""
     if isinstance(value, str) and _WRITTEN.match(value):
         value = _json(value) or [value]
-    texts, missing = [], 0
+    texts = []
     for one in value if isinstance(value, list) else [value]:
         text = "" if one is None or one != one else one  # NaN
         if not isinstance(text, str) or _WRITTEN.match(text):
             way = f"a recipe for lists and objects in cells is in {RECIPES}"
             fail(path, place, f"expected text or a JSON list of texts, got {one!r:.80}; {way}")
         text = " ".join(text.split())
-        if text.lower() in _MISSING:
-            missing += 1
-        else:
-            texts.append(_whole(text, path, place))
-    return tuple(texts), missing
+        texts.append("" if text.lower() in _MISSING else _whole(text, path, place))
+    return tuple(texts)
 
 
 def _json(text: str) -> Any:

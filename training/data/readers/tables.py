@@ -312,17 +312,16 @@ def _records(path: Path, rows: Rows, chosen: Chosen) -> Iterator[Record]:
     """Yields the record of each row; the cell of an image is its name, or that and the image."""
     for place, row in rows:
         found = [captions_in(row[index], path, place) for index in chosen.captions]
-        texts = tuple(text for of, _ in found for text in of)
+        texts = tuple(text for of in found for text in of)
         image, stored = row[chosen.image], None
         if isinstance(image, tuple):
             image, stored = image
-        elif isinstance(image, str) and not image.strip() and not texts:
+        elif isinstance(image, str) and not image.strip() and not any(texts):
             continue  # a row of empty cells
         name = name_in(image, path, place)
         split, group = (None if at is None else row[at] for at in (chosen.split, chosen.group))
         group = None if group is None or group != group else str(group).strip() or None
-        blank = sum(missing for _, missing in found)
-        yield Record(name, texts, place, split, group, blank, stored=stored)
+        yield Record(name, texts, place, split, group, stored=stored)
 
 
 def choose(
