@@ -8,11 +8,10 @@ names are: `keras_hub:dinov2_small+mobilenet_v2`, tapped at `stage10+out_relu`.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import socket
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -216,7 +215,7 @@ def freeze_before(network: keras.Model, name: str) -> None:
         learning = [layer.name for layer in network.layers if layer.weights]
         why = "from which on no layer has weights" if name in names else "which is none of them"
         expected = f"a layer of {network.name} up to its last, {names[-1]}, for example "
-        expected += _suggested(name, learning)
+        expected += ", ".join(learning[-12:])
         raise _invalid("trainable_from", "trainable_from", expected, f"{name!r}, {why}")
     for layer in network.layers[:first]:
         layer.trainable = False
@@ -277,16 +276,10 @@ def _tapped_layer(network: keras.Model, name: str, tap: str | None) -> keras.Lay
     if tap not in candidates:
         known = any(layer.name == tap for layer in network.layers)
         why = "whose output is not 4-D" if known else "which it does not have"
-        expected = f"a layer of {name} with a grid of annotations, for example "
-        expected += _suggested(tap, candidates)
+        last = ", ".join([*candidates][-12:])
+        expected = f"a layer of {name} with a grid of annotations, for example {last}"
         raise _invalid("tap", "layer", expected, f"{tap!r}, {why}")
     return candidates[tap]
-
-
-def _suggested(name: str, known: Iterable[str]) -> str:
-    """Lists the known names most like a wrong one, then the last ones."""
-    names = list(known)
-    return ", ".join(dict.fromkeys(difflib.get_close_matches(name, names, 4) + names[-12:]))
 
 
 def _application(name: str) -> tuple[Callable, ModuleType]:

@@ -78,16 +78,6 @@ def test_the_limits_of_size_are_those_of_pillow():
     assert not decoding.size_fits(tf.constant([2**13, 2**13 + 1], tf.int64))
 
 
-@pytest.mark.parametrize("policy", ["crop", "squash"])
-def test_scaling_keeps_the_range_and_a_square_image(policy):
-    pixels = np.asarray(noise())
-    found = decoding.resize(pixels, 24, policy).numpy()
-    assert found.shape == (24, 24, 3) and found.dtype == np.float32
-    assert found.min() >= 0 and found.max() <= 255
-    square = pixels[:16, :16]
-    np.testing.assert_allclose(decoding.resize(square, 16, policy), square, atol=1e-3)
-
-
 @pytest.mark.parametrize(("size", "policy"), [(0, "crop"), (24, "stretch")])
 def test_a_wrong_size_or_policy_is_an_error(size, policy):
     with pytest.raises(ValueError, match="`size`: expected at least 1|`resize`: expected one of"):

@@ -63,7 +63,7 @@ def zeros(self, shape, dtype=None):
     ("name", "options", "said"),
     [
         ("alexnet", {}, r"--encoder.name.*mobilenet_v2.*got 'alexnet'"),
-        ("scenes_cnn", {"tap": "conv9"}, r"--encoder.layer.*conv5, conv4.*got 'conv9'.*not have"),
+        ("scenes_cnn", {"tap": "conv9"}, r"--encoder.layer.*conv4, place.*got 'conv9'.*not have"),
         ("scenes_cnn", {"weights": "gone.weights.h5"}, r"--encoder.weights.*there is no such file"),
         ("scenes_cnn", {"weights": "imagenet"}, r"--encoder.weights.*no ImageNet weights"),
     ],

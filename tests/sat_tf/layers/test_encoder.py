@@ -95,7 +95,7 @@ def test_batch_normalisation_that_is_fine_tuned_learns_but_keeps_its_statistics(
 @pytest.mark.parametrize(
     ("tap", "layer", "message"),
     [
-        (None, "conv6", "up to its last, norm, for example conv5, .*got 'conv6', which is none"),
+        (None, "conv6", "up to its last, norm, for example conv1, .*got 'conv6', which is none"),
         ("conv3", "conv4", "up to its last, conv3, .*got 'conv4', which is none of them"),
         ("place", "place", "got 'place', from which on no layer has weights"),
     ],

@@ -8,14 +8,7 @@ from sat_tf.config import AttentionConfig
 from sat_tf.objectives import likelihood as losses
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline, make_baseline
-from sat_tf.objectives.likelihood import (
-    PREDICTED_SHARES,
-    PREDICTED_WORDS,
-    SoftLabels,
-    alpha_variation,
-    predictions,
-    soft_labels,
-)
+from sat_tf.objectives.likelihood import SoftLabels, alpha_variation, soft_labels
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,
@@ -121,23 +114,6 @@ def test_the_soft_loss_is_equation_14():
     np.testing.assert_allclose(terms.means["nll"], (nll, MASK.sum()), rtol=1e-5)
     share = (entropy(taught) * MASK).sum() / MASK.sum() / np.log(L)
     np.testing.assert_allclose(terms.means["alpha_entropy"], (share, MASK.sum()), rtol=1e-5)
-
-
-def test_smoothing_and_predictions_of_teachers_are_mixed_into_the_targets():
-    taught, rng = random_taught(), np.random.default_rng(5)
-    words = rng.integers(0, K, [B, TARGETS.shape[1], 2])
-    shares = np.full(words.shape, 0.25, np.float16)
-    batch = {PREDICTED_WORDS: tf.constant(words), PREDICTED_SHARES: tf.constant(shares)}
-    objective = make_objective(AttentionConfig("none"), 0.2, distillation_weight=0.6)
-    terms = objective.terms(taught, TARGETS, predicted=predictions(batch))
-    log_prob = log_softmax(taught.logits.numpy())
-    at_words = 0.25 * np.take_along_axis(log_prob, words, -1).sum(-1)
-    uniform = log_prob.mean(-1) * MASK
-    own = 0.8 * word_log_prob(taught) + 0.2 * uniform
-    expected = -(0.4 * own + 0.6 * (at_words * MASK + 0.5 * uniform)).sum(-1).mean()
-    np.testing.assert_allclose(terms.loss, expected, rtol=1e-5)
-    nll = -word_log_prob(taught).sum() / MASK.sum()
-    np.testing.assert_allclose(terms.means["nll"][0], nll, rtol=1e-5)
 
 
 def test_each_sample_of_hard_attention_learns_the_same_predictions():
