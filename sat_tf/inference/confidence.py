@@ -21,7 +21,7 @@ from sat_tf.inference import published
 from sat_tf.inference.published import CONFIDENCE, FAMILIARITY
 from sat_tf.text.vocabulary import END
 from sat_tf.util.errors import RunError
-from sat_tf.util.fields import to_dict
+from sat_tf.util.fields import from_dict
 from sat_tf.util.files import json_object, read_content
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Confidence(_Part):
 
     def fits(self, search: SearchConfig) -> bool:
         """Returns True for the search that it was learned from."""
-        return dict(self.search) == to_dict(search)
+        return bool(self.search) and from_dict(SearchConfig, dict(self.search)) == search
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> Self:
