@@ -259,10 +259,7 @@ def validation_of(model: Captioner, data: Data, inputs: Inputs, fit: FitConfig) 
     from sat_tf.inference.keras_captioner import KerasCaptioner
     from training.evaluation.validation import Validation
 
-    bounds = None
-    if model.config.attention.kind == "hard":
-        from training.evaluation.bounds import quick_bounds as bounds
-    return Validation(KerasCaptioner(model, data.vocabulary), data, inputs.dev, fit, bounds)
+    return Validation(KerasCaptioner(model, data.vocabulary), data, inputs.dev, fit)
 
 
 def finished(

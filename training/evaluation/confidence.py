@@ -59,25 +59,17 @@ class WordConfidence(NamedTuple):
     image: np.ndarray
 
 
-class Reliability(NamedTuple):
-    """Words by confidence, in bins of equal width.
+def reliability(found: WordConfidence, bins: int = BINS) -> dict[str, np.ndarray]:
+    """Divides [0, 1] into bins of equal width, closed at the upper end.
 
-    Attributes:
-        words: `[B]`, words per bin.
-        confidence: `[B]`, percent, mean of the probabilities; NaN for an empty bin.
-        accuracy: `[B]`, percent that were right; NaN for an empty bin.
+    Returns:
+        `[B]` each: `words` per bin; `confidence`, the mean of their probabilities, and `accuracy`,
+        the share that was right, percent, NaN for an empty bin.
     """
-
-    words: np.ndarray
-    confidence: np.ndarray
-    accuracy: np.ndarray
-
-
-def reliability(found: WordConfidence, bins: int = BINS) -> Reliability:
-    """Divides [0, 1] into bins of equal width, closed at the upper end."""
     words, confidence, right = (part.sum(axis=0) for part in _by_image(found, bins))
     with np.errstate(invalid="ignore"):
-        return Reliability(words, 100.0 * confidence / words, 100.0 * right / words)
+        shares = {"confidence": 100.0 * confidence / words, "accuracy": 100.0 * right / words}
+    return {"words": words} | shares
 
 
 def calibration_error(found: WordConfidence, bins: int = BINS) -> Interval:

@@ -214,8 +214,7 @@ def _read(reading: Reading, report: dict[str, Any]) -> None:
         "next_word_accuracy": 100.0 * float(words.right.mean()),
         "next_word_confidence": 100.0 * float(words.confidence.mean()),
     }
-    bins = reliability(words)._asdict()
-    report["calibration"] = {name: np.round(each, 2) for name, each in bins.items()}
+    report["calibration"] = {name: np.round(each, 2) for name, each in reliability(words).items()}
 
 
 @contextlib.contextmanager
@@ -279,7 +278,7 @@ def reliability_chart(bins: Mapping[str, np.ndarray], unit: str = "words") -> li
     """Returns the chart of accuracy against confidence; none if there are too few words.
 
     Args:
-        bins: `words`, `confidence` and `accuracy` by bin, see `Reliability`.
+        bins: `words`, `confidence` and `accuracy` by bin, see `reliability`.
         unit: Name of the tokens.
     """
     words, confidence, accuracy = (bins[name] for name in ("words", "confidence", "accuracy"))

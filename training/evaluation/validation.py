@@ -14,7 +14,7 @@ from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
 from sat_tf.scores.tokens import ScoreTokens, default_tokens, split_captions, split_lines
 from training.data.batches import scoring_batches
-from training.data.examples import Split, StoredImage
+from training.data.examples import StoredImage
 from training.data.image_loader import InputSource, readable_images
 from training.data.inputs import Data
 from training.evaluation.reading import Captioning
@@ -37,19 +37,13 @@ class Validation:
         data: The splits.
         source: Inputs of the dev images.
         fit: How often and how wide is searched, and how many figures are drawn.
-        bounds: Measures the bounds of hard attention; None without.
     """
 
     def __init__(
-        self,
-        captioner: TrainedCaptioner,
-        data: Data,
-        source: InputSource,
-        fit: FitConfig,
-        bounds: Callable[[TrainedCaptioner, Split, InputSource], Measure] | None = None,
+        self, captioner: TrainedCaptioner, data: Data, source: InputSource, fit: FitConfig
     ) -> None:
         self._captioning = Captioning(captioner, data.dev, source)
-        self._data, self._fit, self._bounds = data, fit, bounds
+        self._data, self._fit = data, fit
 
     def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
@@ -120,7 +114,11 @@ class Validation:
     @functools.cached_property
     def _measure_bounds(self) -> Measure:
         read = self._captioning
-        return self._bounds(read.captioner, read.split, read.source) if self._bounds else dict
+        if read.captioner.config.attention.kind != "hard":
+            return dict
+        from training.evaluation.bounds import quick_bounds
+
+        return quick_bounds(read.captioner, read.split, read.source)
 
 
 def quick_scores(

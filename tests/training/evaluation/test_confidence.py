@@ -33,12 +33,12 @@ BY_HAND = words([0.2, 0.4, 0.6, 0.8, 1.0], [0, 1, 1, 0, 1], [7, 7, 8, 8, 9])
 
 def test_words_are_counted_in_bins_closed_above():
     found = reliability(BY_HAND, bins=2)
-    np.testing.assert_array_equal(found.words, [2, 3])
-    np.testing.assert_allclose(found.confidence, [30.0, 80.0])
-    np.testing.assert_allclose(found.accuracy, [50.0, 200.0 / 3.0])
+    np.testing.assert_array_equal(found["words"], [2, 3])
+    np.testing.assert_allclose(found["confidence"], [30.0, 80.0])
+    np.testing.assert_allclose(found["accuracy"], [50.0, 200.0 / 3.0])
     edges = reliability(words([0.0, 0.5, 1.0], [0, 0, 1]), bins=4)
-    np.testing.assert_array_equal(edges.words, [1, 1, 0, 1])
-    assert np.isnan(edges.accuracy[2])
+    np.testing.assert_array_equal(edges["words"], [1, 1, 0, 1])
+    assert np.isnan(edges["accuracy"][2])
 
 
 def test_the_error_is_the_mean_gap_over_the_words():

@@ -55,7 +55,7 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
 
 def test_the_chart_of_confidence_has_a_bar_for_each_bin_with_words():
     words = WordConfidence(np.tile([0.05, 0.54, 0.56, 0.95], 50), np.tile([0, 1, 0, 1], 50), None)
-    bins = reliability(words._replace(image=np.arange(200)), bins=10)._asdict()
+    bins = reliability(words._replace(image=np.arange(200)), bins=10)
     (drawn,) = reliability_chart(bins, "characters")
     assert [bar[2:] for bar in drawn["bars"]] == [
         [0.0, "50 characters, confidence 5 %, right 0 %"],
