@@ -1,4 +1,4 @@
-"""What a run is made of: the model with its first weights, its objective and its optimizer."""
+"""Parts of a run: the model with its first weights, its objective and its optimizer."""
 
 from __future__ import annotations
 
