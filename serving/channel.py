@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,8 @@ _VALUES = {  # dtype -> NumPy's, the field of the values
     10: (np.bool_, "bool_val"),
 }
 _LOOPBACK = ("localhost", "127.", "::1")
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+"""Variables of the environment that gRPC reads, in this order."""
 # A server that restarts ends its calls in flight; asking for a caption twice changes nothing.
 _RETRIES = {
     "maxAttempts": 5,
@@ -71,6 +74,20 @@ _RETRIES = {
     "backoffMultiplier": 2,
     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
+_TLS = "Is it the right --ca-file and host?"
+_HINTS = (  # code, words of its details, what to do
+    ("UNAVAILABLE", "certificate", _TLS),
+    ("UNAVAILABLE", "handshake failed", _TLS),
+    ("UNAVAILABLE", "socket closed", "Does it want TLS (--tls) or a certificate (--cert, --key)?"),
+    (
+        "UNAVAILABLE",
+        "refused",
+        "Is it running? `python -m serving.local_server EXPORT` starts one.",
+    ),
+    ("DEADLINE_EXCEEDED", "", "Allow more seconds (--timeout), or send fewer images at once."),
+    ("NOT_FOUND", "", "It does not serve this model or version."),
+    ("RESOURCE_EXHAUSTED", "larger than max", "The request or its answer is too large."),
+)
 
 
 class ServingError(RuntimeError):
@@ -112,8 +129,6 @@ class Connection:
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.port <= 65535:
-            raise invalid_value("port", "1 to 65535", self.port)
         if not 0 < self.timeout < math.inf:
             raise invalid_value("timeout", "a positive number of seconds", self.timeout)
         if bool(self.cert_file) != bool(self.key_file):
@@ -125,18 +140,14 @@ class Connection:
         """Host and port, as gRPC writes them."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    @property
-    def _encrypted(self) -> bool:
-        return bool(self.tls or self.ca_file or self.cert_file)
-
     def open(self) -> grpc.Channel:
         """Opens a channel, which connects at the first call.
 
         Raises:
             OSError: A PEM file cannot be read.
         """
-        service = {"name": [{"service": "tensorflow.serving.PredictionService"}]}
-        config = {"methodConfig": [service | {"retryPolicy": _RETRIES}]}
+        service = [{"service": "tensorflow.serving.PredictionService"}]
+        config = {"methodConfig": [{"name": service, "retryPolicy": _RETRIES}]}
         options = [
             ("grpc.max_receive_message_length", MOST_BYTES),
             ("grpc.max_send_message_length", -1),
@@ -148,7 +159,7 @@ class Connection:
             # No proxy stands between this machine and itself.
             ("grpc.enable_http_proxy", int(not self.host.startswith(_LOOPBACK))),
         ]
-        if not self._encrypted:
+        if not (self.tls or self.ca_file or self.cert_file):
             return grpc.insecure_channel(self.address, options)
         files = (self.ca_file, self.key_file, self.cert_file)
         pem = [path.read_bytes() if path else None for path in files]
@@ -163,38 +174,17 @@ class Connection:
         try:
             return method(request, timeout=self.timeout)
         except grpc.RpcError as error:
-            raise self._explain(error, request.model_spec.name) from error
-
-    def _explain(self, error: grpc.RpcError, model: str) -> ServingError:
-        code, details = error.code(), printable(error.details() or "no details")
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-            code, message = grpc.StatusCode.UNAVAILABLE, self._explain_unavailable(details)
-        elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            message = (
-                f"{self.address} gave no answer within {self.timeout:g} seconds: allow more "
-                "time, or send fewer images at once."
-            )
-        elif code == grpc.StatusCode.NOT_FOUND:
-            message = f"{self.address} does not serve this model or version: {details}."
-        elif "larger than max" in details:
-            message = f"The request or its answer is too large: {details}"
-        else:
-            message = f"{self.address} refuses the request to {model!r}: {code.name}: {details}"
-        return ServingError(message, code)
-
-    def _explain_unavailable(self, details: str) -> str:
-        lower = details.lower()
-        if "handshake failed" in lower or "certificate" in lower:
-            return f"No TLS with {self.address}: is it the right --ca-file and host? ({details})"
-        if "connection refused" in lower:
-            return (
-                f"No server answers on {self.address}: is it running? ({details}) Start a local "
-                "one with `python -m serving.local_server EXPORT`."
-            )
-        if "socket closed" in lower:
-            wanted = "a client certificate (--cert, --key)" if self._encrypted else "TLS (--tls)"
-            return f"{self.address} closed the connection: does it want {wanted}? ({details})"
-        return f"{self.address} is unavailable: {details}"
+            code, details = error.code(), printable(error.details() or "no details")
+            if code == grpc.StatusCode.CANCELLED:  # as the server ended
+                code = grpc.StatusCode.UNAVAILABLE
+            words = details.lower()
+            hint = next((hint for c, part, hint in _HINTS if c == code.name and part in words), "")
+            proxy = next((name for name in _PROXIES if os.environ.get(name)), None)
+            far = not self.host.startswith(_LOOPBACK)
+            if code == grpc.StatusCode.UNAVAILABLE and proxy is not None and far:
+                hint = f"{proxy} is set: to go past the proxy, add {self.host} to no_proxy."
+            message = f"{self.address}: {code.name}, {details.rstrip('.')}. {hint}"
+            raise ServingError(message.rstrip(), code) from error
 
 
 def build_messages(messages: dict[str, list], package: str = "sat_tf.serving") -> dict[str, type]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import grpc
 import numpy as np
@@ -35,22 +35,12 @@ _LIMITS = ("familiarity", "confidence")
 
 @dataclass(frozen=True, eq=False)
 class ServedCaption:
-    """The server's answer for one image.
+    """The server's answer for one image; what is not described here is as in `Caption`.
 
     Attributes:
         valid: Whether the server could read the image; if not, the caption is empty.
-        text: The caption.
-        score: log p divided by length^p, nats.
-        alternatives: The other hypotheses of the beam, best first: (text, score).
         version: The version of the model that answered.
         reason: Why the image is not valid.
-        words: The caption's words, `T` of them (characters if the model writes characters).
-        log_probs: `[T]`, log-probability of each word, nats.
-        alpha: `[T, h, w]`, attention of each word; None of a model without attention.
-        beta: `[T]`, the gate of each word, likewise.
-        language: Code of the captions' language; empty if the model does not know.
-        familiarity: See `Caption`; None of a model that does not know it.
-        confidence: Likewise.
     """
 
     valid: bool
@@ -100,10 +90,6 @@ class CaptionClient:
     def __exit__(self, *_) -> None:
         self._channel.close()
 
-    def predict(self, request: channel.PredictRequest) -> channel.PredictResponse:
-        """Asks the model; see `Connection.call`."""
-        return self.connection.call(self._predict, request)
-
     def caption(self, image: bytes | str | Path) -> ServedCaption:
         """Captions one image; see `captions`."""
         return self.captions([image])[0]
@@ -138,7 +124,7 @@ class CaptionClient:
         left = iter(contents)
         while batch := list(itertools.islice(left, _BATCH)):
             sent = [content for content in batch if isinstance(content, bytes)]
-            found = iter(self._answer(sent) if sent else ())
+            found = iter(self._ask(sent) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
 
     def resize(self) -> str:
@@ -148,16 +134,15 @@ class CaptionClient:
             ServingError: The server gave no answer, or an error for one.
         """
         # An empty image costs neither the encoder nor the search.
-        return self._ask([b""], lambda values, _: _text(values["resize"][0]), "every_beam")
+        (found,) = self._ask([b""], "every_beam")
+        return found
 
-    def _answer(self, batch: list[bytes]) -> list[ServedCaption]:
-        def read(values: Outputs, version: int) -> list[ServedCaption]:
-            return [read_caption(values, row, version) for row in range(len(batch))]
+    def predict(self, request: channel.PredictRequest) -> channel.PredictResponse:
+        """Asks the model; see `Connection.call`."""
+        return self.connection.call(self._predict, request)
 
-        return self._ask(batch, read)
-
-    def _ask(self, images: list[bytes], read: Callable[[Outputs, int], Any], signature: str = ""):
-        """Returns what `read` makes of the outputs by name and the version that answered."""
+    def _ask(self, images: list[bytes], signature: str = "") -> list:
+        """Returns the caption of each image, or the fit that the signature `every_beam` tells."""
         request = channel.PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = self._model, signature
         if self._label is not None:
@@ -169,16 +154,16 @@ class CaptionClient:
         response = self.predict(request)
         try:
             values = {name: channel.to_array(tensor) for name, tensor in response.outputs.items()}
-            return read(values, response.model_spec.version.value)
-        except KeyError as error:
-            why = f"it sends no {error.args[0]}"
-        except (AttributeError, IndexError, TypeError, ValueError) as error:
-            why = str(error)
-        raise ServingError(
-            f"{self.connection.address} does not answer as a captioner of this version does: "
-            f"{why}.",
-            grpc.StatusCode.INTERNAL,
-        )
+            if signature:
+                return [_text(values["resize"][0])]
+            version = response.model_spec.version.value
+            return [read_caption(values, row, version) for row in range(len(images))]
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ServingError(
+                f"{self.connection.address} does not answer as a captioner of this version does: "
+                f"{error!r}.",
+                grpc.StatusCode.INTERNAL,
+            ) from error
 
 
 def _text(content: bytes) -> str:
@@ -255,14 +240,10 @@ def run(arguments: Arguments) -> int:
 
     names = [path.with_name(f"{path.stem}-served{path.suffix}") for path in arguments.images]
     figures = figure_paths(arguments.out, names)
-    connection = Connection(
-        *parse_server(arguments.server),
-        tls=arguments.tls,
-        ca_file=arguments.ca_file,
-        cert_file=arguments.cert,
-        key_file=arguments.key,
-        timeout=arguments.timeout,
-    )
+    security = arguments.tls, arguments.ca_file, arguments.cert, arguments.key
+    connection = Connection(*parse_server(arguments.server), *security, arguments.timeout)
+    if sys.stderr.isatty():
+        print(f"Asking {connection.address} ...", file=sys.stderr)
     failed = 0
     with CaptionClient(connection, arguments.model, arguments.label) as client:
         resize = client.resize() if arguments.out else ""
@@ -280,7 +261,7 @@ def run(arguments: Arguments) -> int:
                 if figure is not None:
                     pixels = read_pixels(content, PHOTOGRAPH, resize)
                     figure = figure if save_attention_figure(figure, pixels, answer) else None
-                print(_line(arguments, path, answer, figure), flush=True)
+                print(_line(arguments.json, path, answer, figure), flush=True)
     return 1 if failed else 0
 
 
@@ -306,8 +287,8 @@ def _reason(answer: ServedCaption | str) -> str:
     return "" if answer.valid else f"the server cannot read it as an image{why}"
 
 
-def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:
-    if not arguments.json:
+def _line(as_json: bool, path: Path, caption: ServedCaption, figure: Path | None) -> str:
+    if not as_json:
         drawn = f", {figure}" if figure else ""
         said = remark(caption.familiarity, caption.confidence).sentence
         return printable(f"{path}: {caption.text}  ({caption.score:.2f}{drawn}) {said}".rstrip())
@@ -319,7 +300,7 @@ def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path
         "figure": str(figure) if figure else None,
         "alternatives": [{"caption": text, "score": score} for text, score in caption.alternatives],
     }
-    limits = {"familiarity": caption.familiarity, "confidence": caption.confidence}
+    limits = {name: getattr(caption, name) for name in _LIMITS}
     values |= {name: share for name, share in limits.items() if share is not None}
     if caption.log_probs is not None:
         values["log_probs"] = caption.log_probs.tolist()

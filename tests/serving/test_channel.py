@@ -88,7 +88,7 @@ def test_an_unavailable_server_is_tried_again_within_one_deadline():
 def test_tries_are_bounded():
     with (
         serve(model := Failing(failures=99)) as port,
-        pytest.raises(ServingError, match="is unavailable: why"),
+        pytest.raises(ServingError, match="UNAVAILABLE, why"),
     ):
         predict(Connection(port=port))
     assert len(model.calls) == 5
@@ -97,12 +97,11 @@ def test_tries_are_bounded():
 @pytest.mark.parametrize(
     ("code", "details", "message"),
     [
-        (grpc.StatusCode.DEADLINE_EXCEEDED, "why", "no answer within 30 seconds"),
-        (grpc.StatusCode.NOT_FOUND, "why", "does not serve this model or version: why"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max (9)", "too large: larger than"),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "queue", "refuses .*RESOURCE_EXHAUSTED: queue"),
-        (grpc.StatusCode.INVALID_ARGUMENT, "why", "refuses .* 'captioner': INVALID_ARGUMENT: why"),
-        (grpc.StatusCode.INTERNAL, "why", "INTERNAL: why"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "why", "why. Allow more seconds"),
+        (grpc.StatusCode.NOT_FOUND, "why", "why. It does not serve this model or version"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max (9)", "answer is too large"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "queue", "RESOURCE_EXHAUSTED, queue[.]$"),
+        (grpc.StatusCode.INVALID_ARGUMENT, "why", "INVALID_ARGUMENT, why[.]$"),
     ],
 )
 def test_nothing_else_is_tried_again(code, details, message):
@@ -116,16 +115,18 @@ def test_nothing_else_is_tried_again(code, details, message):
 
 def test_no_server_is_a_clear_error():
     (port,) = free_ports(1)
-    with pytest.raises(ServingError, match="No server answers on .* is it running"):
+    with pytest.raises(ServingError, match="refused.*Is it running"):
         predict(Connection(port=port))
 
 
-def test_a_proxy_is_passed_by_on_this_machine(monkeypatch):
+def test_a_proxy_is_passed_by_on_this_machine_and_named_elsewhere(monkeypatch):
     (proxy,) = free_ports(1)
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy}")
     with serve(Failing()) as port:
         assert predict(Connection(port=port)) == "a cat"
         assert predict(Connection("localhost", port)) == "a cat"
+    with pytest.raises(ServingError, match="http_proxy is set: .* add far.invalid to no_proxy"):
+        predict(Connection("far.invalid"))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_a_trusted_certificate_is_taken(encrypted, certificate):
 
 @pytest.mark.parametrize(
     ("tls", "why"),
-    [(True, "No TLS with .* --ca-file.*CERTIFICATE_VERIFY_FAILED"), (False, r"want TLS \(--tls\)")],
+    [(True, "CERTIFICATE_VERIFY_FAILED.* right --ca-file"), (False, r"want TLS \(--tls\)")],
 )
 def test_an_unknown_certificate_or_none_is_told(encrypted, tls, why):
     with encrypted() as port, pytest.raises(ServingError, match=why):
@@ -182,7 +183,7 @@ def test_an_unknown_certificate_or_none_is_told(encrypted, tls, why):
 def test_a_server_may_ask_for_a_certificate_of_the_client(encrypted, certificate):
     key, cert = certificate
     with encrypted(mutual=True) as port:
-        with pytest.raises(ServingError, match=r"client certificate \(--cert, --key\)"):
+        with pytest.raises(ServingError, match=r"a certificate \(--cert, --key\)"):
             predict(Connection(port=port, ca_file=cert))
         connection = Connection(port=port, ca_file=cert, cert_file=cert, key_file=key)
         assert predict(connection) == "a cat"

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
-from serving.local_server import main
+from serving.local_server import check_port, main
 from tests.waiting import eventually
 
 CODE = """
 import sys
-from serving.local_server import main
+from serving.local_server import check_port, main
 status = main(sys.argv[1:])
 loaded = [name for name in sys.modules if name.startswith(("sat_tf.", "training"))]
 print("project code:", [name for name in loaded if not name.startswith("sat_tf.util")])
@@ -36,6 +36,14 @@ sys.exit(status)
 def test_a_wrong_flag_is_an_error(tmp_path, capsys, argv, message):
     assert main([str(tmp_path), *argv]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_taken_port_is_an_error_that_says_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(OSError, match=f"Cannot listen on port {port} .*`--port`"):
+            check_port("127.0.0.1", port)
+    check_port("127.0.0.1", port)
 
 
 def caption(client: CaptionClient, content: bytes) -> str:
@@ -68,7 +76,7 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
                 eventually(lambda: is_stopping(port))
                 with (
                     CaptionClient(Connection(port=port)) as late,
-                    pytest.raises(ServingError, match="No server answers"),
+                    pytest.raises(ServingError, match="Is it running"),
                 ):
                     caption(late, b"ok")
                 held.release()

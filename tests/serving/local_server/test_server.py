@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from serving.local_server import newest_version
-from serving.model_server import ModelServer, Servable
+from serving.model_server import Servable
 from tests.serving.toys import GRID, T, predict_request, status_request, write_warm_up
 
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
@@ -76,12 +76,6 @@ def test_a_stop_waits_no_longer_than_it_is_told(toy_exports, serving, held):
         assert caught.value.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}
         held.release()
         stopped.result()
-
-
-def test_a_taken_port_is_an_error(toy_exports, caller):
-    servable = Servable(toy_exports / "1")
-    with pytest.raises(OSError, match="Cannot listen on 127.0.0.1:.*another server"):
-        ModelServer(servable, port=caller.server.port)
 
 
 def test_the_newest_version_is_served_and_a_folder_without_one_is_an_error(toy_exports, tmp_path):
