@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tyro
 
+from sat_tf.inference import published
 from sat_tf.util.commands import exit_status, loading, parse_flags
 from sat_tf.util.errors import installation, invalid_value
 from sat_tf.util.files import as_utf8, read_content
@@ -54,7 +55,7 @@ class Arguments:
     and a column `content` if they hold the image files themselves."""
     output: str
     """Folder of the captions, Parquet; new."""
-    run_dir: Path = Path("flickr8k_soft")
+    run_dir: Path = Path(published.DEFAULT)
     """Run, export for LiteRT, or folder or name of a published captioner."""
     maps: bool = False
     """Write the attention of each word, float16."""
@@ -186,7 +187,7 @@ def load_graphs(folder: str, cores: int) -> LiteRTCaptioner:
     """Loads a captioner on as many threads."""
     from sat_tf.inference.litert_captioner import LiteRTCaptioner
 
-    return LiteRTCaptioner(Path(folder), cores)
+    return LiteRTCaptioner(Path(folder), threads=cores)
 
 
 def to_row(answer: Caption | str, maps: bool) -> dict[str, Any]:

@@ -5,22 +5,21 @@ With `--sentence "a dog runs"` it explains that sentence about one image, word b
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import dataclasses
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
 from PIL import Image
 
-from sat_tf.config import Inference, SearchConfig, SearchFlags
+from sat_tf.config import SearchFlags
 from sat_tf.images.pillow import read_pixels
 from sat_tf.inference import published
 from sat_tf.inference.captioning import image_files, read_ahead, try_decode
@@ -28,7 +27,7 @@ from sat_tf.inference.confidence import remark
 from sat_tf.inference.figures import PHOTOGRAPH, figure_paths, save_attention_figure
 from sat_tf.inference.load import load
 from sat_tf.inference.run_folder import RunFolder, data_of
-from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, START
+from sat_tf.text.vocabulary import SPECIAL_TOKENS
 from sat_tf.util.commands import (
     check_file,
     check_folder,
@@ -56,16 +55,16 @@ class Arguments:
 
     images: tyro.conf.Positional[tuple[Path, ...]]
     """Files (JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC), or folders with them at any depth."""
-    run_dir: Path = Path("flickr8k_soft")
+    run_dir: Path = Path(published.DEFAULT)
     """Run folder of `python -m training.train`, or a published captioner's folder or name; by
     default a pretrained captioner."""
     sentence: str | None = None
     """Explain this sentence about one image instead, word by word; "" takes the caption."""
     out: Path = Path("captions")
     """Folder of the attention figures."""
-    figure: Literal["png", "jpg", "webp", "none"] | None = None
-    """Form of the attention figures: `webp` is an animation, word by word; `none` draws none. By
-    default png; none with --csv or --write-txt."""
+    figure: Literal["png", "jpg", "none"] | None = None
+    """Form of the attention figures; `none` draws none. By default png; none with --csv or
+    --write-txt."""
     figure_size: PositiveInt = 160
     """Side of a tile of the figures, pixels."""
     html: Path | None = None
@@ -78,8 +77,6 @@ class Arguments:
     overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Replace files of --csv and --write-txt that exist."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
-    inference: Inference | None = None
-    """Choice of the location by hard attention, outlined in figures; the run's own by default."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a line of JSON per image: caption, hypotheses, and maps in the viewer's form."""
 
@@ -91,32 +88,23 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Captions each image; reports and skips the unreadable ones."""
-    images = _check(arguments)
-    kind = arguments.figure
-    if kind is None:
-        kind = "none" if arguments.csv is not None or arguments.write_txt else "png"
-    out, explained = None if kind == "none" else arguments.out, arguments.sentence is not None
-    if out is not None:
-        check_folder("--out", out)
-    figures = figure_paths(out, images, f"explained.{kind}" if explained else kind)
-    captioner = load(arguments.run_dir, "keras" if arguments.inference else None)
+    images, figures = _check(arguments)
+    captioner = load(arguments.run_dir)
     _note_on_words(arguments.run_dir, captioner)
-    if arguments.inference is not None:
-        captioner.set_inference(arguments.inference)
-    search = _search(arguments.search, captioner)
+    search = arguments.search.over(captioner.config.search)
     failed, entries = 0, []
-    with _csv(arguments.csv) as table:
+    with _table(arguments.csv) as table:
         photos = read_ahead(images, try_decode)
         for path, figure, photo in zip(images, figures, photos, strict=True):
             if isinstance(photo, ValueError):
                 print(printable(f"{path}: {photo}"), file=sys.stderr)
                 failed += 1
                 continue
-            if explained:
-                caption = captioner.explain(photo, arguments.sentence or None)
-            else:
+            if arguments.sentence is None:
                 caption = captioner.caption(photo, search)
-            if figure is not None and not _draw(figure, captioner, photo, caption, arguments):
+            else:
+                caption = captioner.explain(photo, arguments.sentence or None)
+            if figure and not _draw(figure, captioner, photo, caption, arguments.figure_size):
                 figure = None
             if arguments.html is not None:
                 from sat_tf.inference.viewer import image_entry
@@ -138,24 +126,58 @@ def run(arguments: Arguments) -> int:
     return 1 if failed else 0
 
 
+def _check(arguments: Arguments) -> tuple[list[Path], list[Path] | list[None]]:
+    """Checks the arguments; returns the image files, and the figures to draw of them."""
+    if not arguments.images:
+        raise ValueError("Received no value for argument `images`: name at least one file.")
+    check_fields(arguments)
+    check_fields(arguments.search)
+    images, page, table = image_files(arguments.images), arguments.html, arguments.csv
+    published.locate(arguments.run_dir)
+    if not any(path.exists() for path in images):
+        raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
+    if arguments.sentence is not None and len(images) != 1:
+        raise invalid_value("--sentence", "one image with it", f"{len(images)} images")
+    if page is not None and page.suffix.lower() not in (".html", ".htm"):
+        raise invalid_value("--html", "a file named *.html", str(page))
+    for flag, path in (("--html", page), ("--csv", table)):
+        if path is not None:
+            check_file(flag, path)
+    texts = [path.with_suffix(".txt") for path in images] if arguments.write_txt else []
+    if len(set(texts)) < len(texts):
+        (twice, _), *_ = Counter(texts).most_common(1)
+        raise invalid_value("--write-txt", "images of different names", f"two for {twice}")
+    there = [path for path in (table, *texts) if path is not None and path.exists()]
+    if there and not arguments.overwrite:
+        more = f" (of {len(there)} such files)" if len(there) > 1 else ""
+        raise ValueError(f"{there[0]} exists{more}: choose another, or add `--overwrite`.")
+    kind = arguments.figure or ("none" if table is not None or arguments.write_txt else "png")
+    if kind == "none":
+        return images, [None] * len(images)
+    check_folder("--out", arguments.out)
+    kind = kind if arguments.sentence is None else f"explained.{kind}"
+    return images, figure_paths(arguments.out, images, kind)
+
+
+def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
+    """Prints which words a captioner knows if those are nothing but drawn scenes'."""
+    if data_of(RunFolder(captioner.path).config).get("name") == "scenes":
+        words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
+        note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
+        print(printable(note), file=sys.stderr)
+
+
 def _draw(
-    figure: Path,
-    captioner: TrainedCaptioner,
-    photo: Image.Image,
-    caption: Caption,
-    arguments: Arguments,
+    figure: Path, captioner: TrainedCaptioner, photo: Image.Image, caption: Caption, size: int
 ) -> bool:
     """Draws the figure of a caption, or of an explanation; returns False if it cannot be drawn."""
-    options: dict[str, Any] = {"cell": arguments.figure_size}
-    if arguments.sentence is None:
-        pixels = captioner.pixels(photo)
-        options["chosen"] = chosen_locations(captioner, pixels, caption)
-    else:
-        caption = caption.labelled()
     encoder = captioner.config.encoder
     side = max(encoder.image_size, min(PHOTOGRAPH, *photo.size))
     shown = read_pixels(photo, side, encoder.resize)
-    return save_attention_figure(figure, shown, caption, **options)
+    chosen = None
+    if captioner.config.attention.selection == "argmax" and caption.words:
+        chosen = caption.alpha.reshape(len(caption.words), -1).argmax(-1)
+    return save_attention_figure(figure, shown, caption.labelled(), cell=size, chosen=chosen)
 
 
 def _print(
@@ -191,25 +213,16 @@ def _print(
         print(printable(f"{path}: {said}"), file=sys.stderr)
 
 
-@contextmanager
-def _csv(path: Path | None) -> Iterator[Any]:
-    """Yields a writer of rows, which are in the file at once; None without a file."""
+@contextlib.contextmanager
+def _table(path: Path | None) -> Iterator[Any]:
+    """Yields a writer of rows, each of which is in the file at once; None without a file."""
     if path is None:
         yield None
         return
     with path.open("w", encoding="utf-8", newline="", buffering=1) as file:
-        table = csv.writer(_Flushed(file))
+        table = csv.writer(file)
         table.writerow(COLUMNS)
         yield table
-
-
-@dataclass(frozen=True)
-class _Flushed:
-    file: TextIO
-
-    def write(self, text: str) -> None:
-        self.file.write(text)
-        self.file.flush()
 
 
 def _row(path: Path, caption: Caption) -> list[str]:
@@ -218,89 +231,6 @@ def _row(path: Path, caption: Caption) -> list[str]:
     shares = ["" if share is None else f"{share:.4f}" for share in known]
     others = json.dumps([text for text, _ in caption.alternatives], ensure_ascii=False)
     return [str(path), caption.text, *shares, others]
-
-
-def chosen_locations(
-    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption
-) -> np.ndarray | None:
-    """Returns the location that hard attention chose for each word of a caption, int `[T]`.
-
-    A drawn location is recovered from the log-probability: teacher forcing draws those of a search
-    with a beam of 1 again.
-
-    Args:
-        captioner: The captioner that wrote the caption.
-        pixels: Of the image, as the encoder sees it, `[S, S, 3]`.
-        caption: Its caption.
-
-    Returns:
-        Indices of locations, row by row; None if none was chosen.
-    """
-    selection = captioner.config.attention.selection
-    if caption.alpha is None or selection == "expectation" or not caption.words:
-        return None
-    if selection == "argmax":
-        return caption.alpha.reshape(len(caption.words), -1).argmax(-1)
-    import tensorflow as tf
-
-    words = [captioner.vocabulary.id(word) for word in caption.words]
-    annotations = captioner.annotate(pixels[np.newaxis])
-    batch = {"annotations": annotations, "tokens": tf.constant([[START, *words, END]])}
-    output = captioner.model(batch, seed=tf.zeros([2], tf.int32))
-    log_alpha = tf.nn.log_softmax(output.alignment_scores)[0, : len(words)].numpy()
-    drawn = output.log_prob[0, : len(words), tf.newaxis].numpy()
-    return np.abs(log_alpha - drawn).argmin(-1)
-
-
-def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
-    """Prints which words a captioner knows if those are nothing but drawn scenes'."""
-    if data_of(RunFolder(captioner.path).config).get("name") == "scenes":
-        words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
-        note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
-        print(printable(note), file=sys.stderr)
-
-
-def _check(arguments: Arguments) -> list[Path]:
-    """Checks the arguments; returns the image files."""
-    if not arguments.images:
-        raise ValueError("Received no value for argument `images`: name at least one file.")
-    check_fields(arguments)
-    check_fields(arguments.search)
-    images = image_files(arguments.images)
-    published.locate(arguments.run_dir)
-    if not any(path.exists() for path in images):
-        raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
-    if arguments.sentence is not None and len(images) != 1:
-        raise invalid_value("--sentence", "one image with it", f"{len(images)} images")
-    if arguments.html is not None:
-        if arguments.html.suffix.lower() not in (".html", ".htm"):
-            raise invalid_value("--html", "a file named *.html", str(arguments.html))
-        check_file("--html", arguments.html)
-    written = [] if arguments.csv is None else [arguments.csv]
-    if arguments.csv is not None:
-        check_file("--csv", arguments.csv)
-    if arguments.write_txt:
-        texts = [path.with_suffix(".txt") for path in images]
-        if len(set(texts)) < len(texts):
-            (twice, _), *_ = Counter(texts).most_common(1)
-            raise invalid_value("--write-txt", "images of different names", f"two for {twice}")
-        written += texts
-    there = [str(path) for path in written if path.exists()]
-    if there and not arguments.overwrite:
-        more = f" (of {len(there)} such files)" if len(there) > 1 else ""
-        raise ValueError(f"{there[0]} exists{more}: choose another, or add `--overwrite`.")
-    return images
-
-
-def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:
-    """Returns the settings of the search; the beam is 1 if locations are drawn."""
-    if captioner.config.attention.selection == "sample":
-        if given.beam not in (None, 1):
-            expected = "1 with `--inference sample`, given or the run's own, as each hypothesis "
-            expected += "would draw its own locations"
-            raise invalid_value("beam", expected, given.beam, flag="--beam")
-        given = dataclasses.replace(given, beam=1)
-    return given.over(captioner.config.search)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import logging
 import os
@@ -18,9 +17,9 @@ from PIL import Image
 from sat_tf.config import CaptionerConfig, SearchConfig
 from sat_tf.images import SUFFIXES
 from sat_tf.images.pillow import ImageInput, decode, read_content, read_pixels
-from sat_tf.inference.captions import Caption, Explanation, WordByWord, explain, sentence_tokens
+from sat_tf.inference.captions import Caption, Explanation, WordByWord, sentence_tokens
 from sat_tf.inference.confidence import Limits
-from sat_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.text.vocabulary import END, SPECIAL_TOKENS, UNK, Vocabulary
 from sat_tf.util.fields import check_argument
 
 Item, Read = TypeVar("Item"), TypeVar("Read")
@@ -133,25 +132,36 @@ class TrainedCaptioner:
                 that the captioner knows.
         """
         check_argument("sentence", sentence, str | None)
-        shown, search, pixels = None, self.config.search, self.pixels(image)
+        search, pixels, vocabulary = self.config.search, self.pixels(image), self.vocabulary
         if sentence is None:
             tokens = self.beams([pixels], search, most=1)[0][0].tokens
+            shown = [vocabulary.words[token] for token in tokens if token != END]
         else:
-            shown, tokens = sentence_tokens(self.vocabulary, sentence, search.max_length)
-        found = explain(
-            self.vocabulary,
-            tokens,
-            self.read_tokens(pixels, tokens),
-            self.grid,
-            shown=shown,
-            length_power=search.length_power,
+            shown, tokens = sentence_tokens(vocabulary, sentence, search.max_length)
+        read, known, count = self.read_tokens(pixels, tokens), np.array(tokens) != UNK, len(shown)
+        log_probs = np.where(known, read.log_probs, np.float32(np.nan))
+        alpha = beta = looking = familiarity = None
+        if read.alpha is not None:
+            alpha, beta = read.alpha[:count].reshape(-1, *self.grid), read.beta[:count]
+            looking = log_probs[:count] - read.uniform[:count]
+        if self.limits.familiarity is not None:  # confidence is of what a search found
+            annotations = np.asarray(self.annotate(pixels[np.newaxis]))
+            familiarity = float(self.limits.familiarity.of(annotations)[0])
+        return Explanation(
+            text=vocabulary.join(shown),
+            words=tuple(shown),
+            score=float(log_probs.sum()) / max(count, 1) ** search.length_power,
+            log_prob=float(log_probs.sum()),
+            log_probs=log_probs[:count],
+            alpha=alpha,
+            beta=beta,
             image=pixels.round().astype(np.uint8),
+            language=vocabulary.language,
+            tokens=tuple(tokens),
+            familiarity=familiarity,
+            looking=looking,
+            unknown=tuple(dict.fromkeys(np.array(shown, object)[~known[:count]])),
         )
-        if (known := self.limits.familiarity) is None:
-            return found
-        # Confidence is of what a search found, so a sentence has none.
-        share = known.of(np.asarray(self.annotate(pixels[np.newaxis])))[0]
-        return dataclasses.replace(found, familiarity=float(share))
 
     def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
@@ -176,8 +186,7 @@ class TrainedCaptioner:
             pixels = [found for _, found in batch if isinstance(found, np.ndarray)]
             # Lazily: an image that has no caption raises in its turn.
             captions = (b[0] for group in [pixels] for b in self.beams(group, search, most=1))
-            for image, found in batch:
-                count += 1
+            for count, (image, found) in enumerate(batch, count + 1):  # noqa: B020
                 try:
                     if isinstance(found, ValueError):
                         raise found

@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from PIL import Image
@@ -70,6 +69,10 @@ class Caption:
         data = base64.b64encode(content.getvalue()).decode()
         return f'<img src="data:image/png;base64,{data}" alt="{escape(self.text)}">'
 
+    def labelled(self) -> Self:
+        """Returns it with words as figures show them."""
+        return self
+
     def figure(self) -> np.ndarray:
         """Draws where the captioner looked for each word; see `attention_figure`.
 
@@ -92,8 +95,7 @@ class Caption:
         """Writes the figure; see `figure`.
 
         Args:
-            path: File, `*.png`, `*.jpg` or `*.webp` (an animation, word by word), which is replaced
-                if it exists.
+            path: File, `*.png` or `*.jpg`, which is replaced if it exists.
 
         Raises:
             ValueError: The name ends otherwise.
@@ -105,8 +107,8 @@ class Caption:
     def _drawn(self) -> dict:
         if self.image is None:
             raise ValueError("A caption of annotations has no image to draw: caption an image.")
-        names = ("image", "words", "alpha", "beta", "language")
-        return {"title": self.text} | {name: getattr(self, name) for name in names}
+        names, shown = ("image", "words", "alpha", "beta", "language"), self.labelled()
+        return {"title": self.text} | {name: getattr(shown, name) for name in names}
 
 
 _FEW = 5  # words that a message names
@@ -144,15 +146,12 @@ class Explanation(Caption):
             row += [_signed(worth), f"{gate:.2f}", *place]
         return [[*head, "looking", "gate", "x, %", "y, %"], *table]
 
-    def labelled(self) -> Explanation:
-        """Returns it with what looking was worth behind each word, for figures."""
+    def labelled(self) -> Self:
+        """Returns it with what looking was worth behind each word."""
         if self.looking is None:
             return self
         pairs = zip(self.words, self.looking, strict=True)
         return dataclasses.replace(self, words=tuple(f"{w} {_signed(worth)}" for w, worth in pairs))
-
-    def _drawn(self) -> dict:
-        return Caption._drawn(self.labelled())
 
 
 def _signed(nats: float) -> str:
@@ -200,48 +199,3 @@ def sentence_tokens(
         raise invalid_value("sentence", "a word that the captioner knows", f"unknown: {named}")
     pairs = zip(found, ids, strict=True)
     return [t if n == UNK else vocabulary.words[n] for t, n in pairs], (*ids, END)
-
-
-def explain(
-    vocabulary: Vocabulary,
-    tokens: Sequence[int],
-    read: WordByWord,
-    grid: tuple[int, int],
-    *,
-    shown: Sequence[str] | None = None,
-    length_power: float,
-    image: np.ndarray,
-) -> Explanation:
-    """Puts a captioner's reading of a sentence into words.
-
-    Args:
-        vocabulary: The captioner's.
-        tokens: Ids that were read, with `END` if the sentence ends there.
-        read: The reading of each.
-        grid: `(h, w)` of the maps.
-        shown: Tokens as written, without `END`; None takes those of the ids.
-        length_power: Of the score.
-        image: uint8 `[S, S, 3]`, the image as the encoder saw it.
-    """
-    words = slice(0, len(tokens) - (tokens[-1:] == (END,)))
-    known = np.array(tokens) != UNK
-    log_probs = np.where(known, read.log_probs, np.float32(np.nan))
-    shown = [vocabulary.words[n] for n in tokens[words]] if shown is None else shown
-    maps, looking = dict.fromkeys(("alpha", "beta")), None
-    if read.alpha is not None:
-        maps = {"alpha": read.alpha[words].reshape(-1, *grid), "beta": read.beta[words]}
-        looking = log_probs[words] - read.uniform[words]
-    total = float(log_probs.sum())
-    parts = {"words": tuple(shown), "log_probs": log_probs[words], **maps}
-    unread = np.array(shown, object)[np.isnan(parts["log_probs"])]
-    return Explanation(
-        text=vocabulary.join(shown),
-        score=total / max(len(shown), 1) ** length_power,
-        log_prob=total,
-        **parts,
-        image=image,
-        language=vocabulary.language,
-        tokens=tuple(tokens),
-        looking=looking,
-        unknown=tuple(dict.fromkeys(unread)),
-    )

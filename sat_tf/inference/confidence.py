@@ -272,38 +272,27 @@ def caption_evidence(caption: Caption) -> list[float]:
     return [caption.log_prob, float(tokens), share, caption.familiarity]
 
 
-def read_limits(run_dir: Path, weights_sha256: str | None) -> Limits:
-    """Reads the limits of a run with weights of this SHA-256, or of a published captioner.
+def read_limits(folder: Path, weights_sha256: str | None = None) -> Limits:
+    """Reads the limits of a captioner; those of a run are held against the SHA-256 of its weights.
 
     Raises:
         RunError: A file is damaged, or of other weights.
     """
-    encoder, captioner = [weights_sha256], [weights_sha256]
-    if published.is_published(run_dir):
-        captioner = published.weight_hashes(run_dir)
-        encoder = captioner[:1]
-    return limits_in(limit_files(run_dir), encoder, captioner)
+    paths = limit_files(folder)
+    weights = None if weights_sha256 is None else [weights_sha256]
+    return Limits(
+        Familiarity.read(paths[FAMILIARITY], weights) if FAMILIARITY in paths else None,
+        Confidence.read(paths[CONFIDENCE], weights) if CONFIDENCE in paths else None,
+    )
 
 
-def limit_files(run_dir: Path) -> dict[str, Path]:
+def limit_files(folder: Path) -> dict[str, Path]:
     """Returns the files of a run, or of a published captioner as its manifest names them.
 
     Raises:
         RunError: One that a manifest names is missing or damaged.
     """
-    if published.manifest_of(run_dir) is not None:
-        return published.records(run_dir)
-    paths = {name: run_dir / name for name in (FAMILIARITY, CONFIDENCE)}
+    if published.manifest_of(folder) is not None:
+        return published.checked_files(folder, [FAMILIARITY, CONFIDENCE])
+    paths = {name: folder / name for name in (FAMILIARITY, CONFIDENCE)}
     return {name: path for name, path in paths.items() if path.is_file()}
-
-
-def limits_in(
-    paths: Mapping[str, Path],
-    encoder: Sequence[str] | None = None,
-    captioner: Sequence[str] | None = None,
-) -> Limits:
-    """Reads the files of limits by name, see `read_limits`; of any weights by default."""
-    return Limits(
-        Familiarity.read(paths[FAMILIARITY], encoder) if FAMILIARITY in paths else None,
-        Confidence.read(paths[CONFIDENCE], captioner) if CONFIDENCE in paths else None,
-    )

@@ -1,7 +1,6 @@
 """The attention figure: an image, and under each word a copy lit up where the word looked.
 
-`attention_figure` draws it on a sheet, `attention_frames` as an animation. Text is in Pillow's
-font, or in one of the system's, which Pillow finds by name.
+Text is in Pillow's font, or in one of the system's, which Pillow finds by name.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import re
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -20,20 +18,16 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, features
 from PIL.PngImagePlugin import PngInfo
 
-from sat_tf.text.detokenize import primary
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import write_atomically
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 PHOTOGRAPH = 448
 """Side of a photograph under the attention, pixels, where it is not the encoder's input."""
-FIGURE_SUFFIXES = (".png", ".jpg", ".webp")
-"""Forms of a figure's file."""
 _MARK = "sat_tf attention figure"
-"""Text near the start or end of a figure's file; a file without it is not overwritten by one."""
+"""Comment near the start of a figure's file; a file without it is not overwritten by one."""
 
 _COLUMNS = 6
-_FRAME = 900  # ms per word
 _HEAD = 1024  # bytes
 _GAP = 10  # pixels between tiles
 
@@ -45,14 +39,6 @@ FONTS = (
 """Files of fonts that are tried after Noto's for the script of a text."""
 _CJK = {"ja": 0, "ko": 1, "zh": 2, "hant": 3, "tw": 3, "yue": 4, "hk": 4}
 """Place in Noto's collection of the font that draws Chinese characters as a language does."""
-_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
-"""Languages that letters suggest: first word of Unicode names -> code."""
-_RIGHT_TO_LEFT = re.compile(  # as viewer.js has it
-    "^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|"
-    "fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)"
-    "|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)",
-    re.IGNORECASE,
-)
 
 
 class MissingFontError(ValueError):
@@ -87,14 +73,14 @@ def attention_figure(
 
     Args:
         image: uint8 `[H, W, 3]` or grey `[H, W]`, as the encoder saw it: maps cover all of it.
-        words: `T` words. One too long for its tile is drawn smaller, then cut.
+        words: `T` words. One too long for its tile is cut.
         alpha: `[T, h, w]`, non-negative; None, for a model without attention, draws the image
             alone.
         beta: `[T]`, gating scalars in [0, 1]: a bar and a number under each word.
         title: A line above the tiles, wrapped.
         cell: Longer side of a tile, pixels.
         chosen: `[T]`, the location that hard attention chose for each word, outlined; row by row.
-        language: Code of the words' language; their letters decide without it.
+        language: Code of the words' language, for its forms of Chinese characters.
 
     Returns:
         uint8 `[., ., 3]`, tiles in rows of up to six.
@@ -103,9 +89,10 @@ def attention_figure(
         MissingFontError: Letters that no font of the machine has, or that Pillow cannot join.
         ValueError: Shapes that do not fit each other.
     """
-    style = lettering_of(" ".join([title or "", *(words if alpha is not None else ())]), language)
-    tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
-    words, beta = (words, beta) if alpha is not None else ((), None)
+    if alpha is None:
+        words, alpha, beta = (), np.zeros([0, 1, 1]), None
+    style = lettering_of(" ".join([title or "", *words]), language)
+    tiles = _tiles(image, words, alpha, beta, cell, chosen)
     height, width = tiles[0].shape[:2]
     text = max(10, cell // 10)
     label, leading = text * (3 if beta is not None else 2), round(text * 1.5)
@@ -132,63 +119,15 @@ def attention_figure(
     return np.array(sheet)
 
 
-def attention_frames(
+def _tiles(
     image: np.ndarray,
     words: Sequence[str],
-    alpha: np.ndarray | None,
-    title: str | None = None,
-    language: str = "",
-    cell: int = 160,
-    **options: Any,
-) -> list[np.ndarray]:
-    """Draws `attention_figure`, with the same arguments, as an animation without gates.
-
-    Args:
-        **options: `beta` and `chosen`.
-
-    Returns:
-        `T + 1` frames, uint8 `[., ., 3]`: the image, then lit up for each word; below it the words,
-        the present one marked. One frame without attention.
-    """
-    text, gap = max(12, cell // 16), max(4, cell // 80)
-    apart = "" if title == "".join(words) else " "
-    style = lettering_of(apart.join(words), language)
-    tiles = _attention_tiles(image, words, alpha, cell=cell, **options)
-    height, width = tiles[0].shape[:2]
-    places, x, line = [], gap, 0
-    for word in words:
-        wide = text_width(word, text, style)
-        if x > gap and x + wide > width - gap:
-            x, line = gap, line + 1
-        left = width - x - wide if style.right_to_left else x
-        places.append((left, height + gap + 1.5 * line * text, left + wide))
-        x += wide + text_width(apart, text, style)
-    size = (width, round(height + 2 * gap + 1.5 * (line + 1) * text))
-    frames = []
-    for current, tile in enumerate(tiles, start=-1):
-        frame = Image.new("RGB", size, PAPER)
-        frame.paste(Image.fromarray(tile), (0, 0))
-        draw = ImageDraw.Draw(frame)
-        for n, (word, (left, top, right)) in enumerate(zip(words, places, strict=True)):
-            if n == current:
-                mark = (left - gap, top, right + gap, top + 1.4 * text)
-                draw.rounded_rectangle(mark, gap, fill=GLOW)
-            write_text(draw, (left, top), word, text, style)
-        frames.append(np.array(frame))
-    return frames
-
-
-def _attention_tiles(
-    image: np.ndarray,
-    words: Sequence[str],
-    alpha: np.ndarray | None,
-    beta: np.ndarray | None = None,
-    cell: int = 160,
-    chosen: Sequence[int] | None = None,
+    alpha: np.ndarray,
+    beta: np.ndarray | None,
+    cell: int,
+    chosen: Sequence[int] | None,
 ) -> list[np.ndarray]:
     """Returns the tiles of `attention_figure`: the image, then one per word, uint8 `[h, w, 3]`."""
-    if alpha is None:
-        words, alpha, beta = (), np.zeros([0, 1, 1]), None
     image, alpha = np.asarray(image), np.nan_to_num(np.asarray(alpha, np.float32))
     if image.ndim == 2:
         image = np.repeat(image[..., None], 3, axis=-1)
@@ -255,9 +194,7 @@ def figure_paths(
 
 
 def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options: Any) -> bool:
-    """Draws the attention of a caption into a file, in the form that its suffix says.
-
-    `.png` and `.jpg` have `attention_figure`, `.webp` has `attention_frames`.
+    """Draws the attention of a caption into a file, as `save_figure` does.
 
     Args:
         path: The file.
@@ -282,29 +219,21 @@ def save_figure(path: Path, **options: Any) -> None:
     """Writes a figure that `figure_paths` lets later ones replace.
 
     Args:
-        path: `*.png`, `*.jpg` or `*.webp` (an animation).
+        path: `*.png` or `*.jpg`.
         **options: Arguments of `attention_figure`.
 
     Raises:
         MissingFontError: Letters that no font of the machine has.
         ValueError: The name ends otherwise, or shapes do not fit.
     """
-    suffix = path.suffix.lower()
-    if suffix not in FIGURE_SUFFIXES:
-        expected = f"a file named {', '.join('*' + one for one in FIGURE_SUFFIXES)}"
-        raise invalid_value("path", expected, str(path))
-    drawn = attention_frames(**options) if suffix == ".webp" else [attention_figure(**options)]
-    first, *others = map(Image.fromarray, drawn)
-    mark = PngInfo()
+    if (suffix := path.suffix.lower()) not in (".png", ".jpg"):
+        raise invalid_value("path", "a file named *.png or *.jpg", str(path))
+    content, mark = io.BytesIO(), PngInfo()
     mark.add_text("Comment", _MARK)
-    form = {
-        ".png": {"pnginfo": mark, "compress_level": 3},
-        ".jpg": {"comment": _MARK, "quality": 90},
-        ".webp": {"save_all": True, "append_images": others, "duration": _FRAME, "loop": 0}
-        | {"quality": 80, "xmp": _MARK.encode()},
-    }
-    content = io.BytesIO()
-    first.save(content, Image.registered_extensions()[suffix], **form[suffix])
+    png = {"format": "PNG", "pnginfo": mark, "compress_level": 3}
+    jpeg = {"format": "JPEG", "comment": _MARK, "quality": 90}
+    figure = Image.fromarray(attention_figure(**options))
+    figure.save(content, **(png if suffix == ".png" else jpeg))
     write_atomically(path, content.getvalue())
 
 
@@ -313,9 +242,7 @@ def is_figure(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        head = file.read(_HEAD)
-        file.seek(max(0, path.stat().st_size - _HEAD))  # WebP has the mark there
-        return _MARK.encode() in head + file.read()
+        return _MARK.encode() in file.read(_HEAD)
 
 
 def _lit(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -351,38 +278,29 @@ def _draw_gate(
     left, top, width = below
     small = max(8, round(size * 0.75))
     top += round(size * 1.4)
-    if beta is None:
-        write_text(draw, (left + width - text_width("gate beta", small), top), "gate beta", small)
-        return
-    number = f"{beta:.2f}"
+    number = "gate beta" if beta is None else f"{beta:.2f}"
     bar = width - round(text_width("0.00", small)) - small // 2
-    if bar < small:  # no room for both
-        number, bar = "", width - 1
-    middle = top + small // 2 + 1
-    draw.rectangle((left, middle - 1, left + bar, middle + 1), fill=FAINT)
-    filled = round(bar * min(max(beta, 0.0), 1.0)) if beta == beta else 0
-    if filled:
-        draw.rectangle((left, middle - 1, left + filled, middle + 1), fill=GLOW)
+    if beta is not None:
+        if bar < small:  # no room for both
+            number, bar = "", width - 1
+        middle = top + small // 2 + 1
+        draw.rectangle((left, middle - 1, left + bar, middle + 1), fill=FAINT)
+        if filled := round(bar * min(max(np.nan_to_num(beta), 0.0), 1.0)):
+            draw.rectangle((left, middle - 1, left + filled, middle + 1), fill=GLOW)
     write_text(draw, (left + width - text_width(number, small), top), number, small)
 
 
 def _write_word(
     draw: ImageDraw.ImageDraw, below: tuple[int, int, int], word: str, size: int, style: Lettering
 ) -> None:
-    """Centres a word in the width given, smaller or cut if it is too long."""
+    """Centres a word in the width given; cut if it is too long."""
     left, top, width = below
     word = " ".join(word.split()) or "_"  # the token may be a space itself
-    smallest = max(8, round(size * 0.7))
-    fitted = size
-    while fitted > smallest and text_width(word, fitted, style) > width:
-        fitted -= 1
-    if text_width(word, fitted, style) > width:
-        parts = clusters(word)
-        while parts and text_width("".join(parts) + "...", fitted, style) > width:
-            parts.pop()
+    parts = clusters(word)
+    while text_width(word, size, style) > width and parts:
+        parts.pop()
         word = "".join(parts) + "..."
-    position = (left + (width - text_width(word, fitted, style)) / 2, top + (size - fitted) / 2)
-    write_text(draw, position, word, fitted, style)
+    write_text(draw, (left + (width - text_width(word, size, style)) / 2, top), word, size, style)
 
 
 # --- text ---
@@ -390,13 +308,8 @@ def _write_word(
 
 def lettering_of(text: str, language: str = "") -> Lettering:
     """Returns the lettering of a text in a language; most of its letters give the direction."""
-    of_language = _RIGHT_TO_LEFT.search(language)
-    if primary(language) not in _CJK:
-        language = next((_SCRIPTS[one] for one in _scripts(text) if one in _SCRIPTS), language)
     kinds = [unicodedata.bidirectional(char) for char in text]
-    # In a language from right to left, a name in Latin letters does not turn the line.
-    right = kinds.count("R") + kinds.count("AL")
-    return Lettering(language, right > (0 if of_language else kinds.count("L")))
+    return Lettering(language, kinds.count("R") + kinds.count("AL") > kinds.count("L"))
 
 
 def write_text(
@@ -449,7 +362,9 @@ def clusters(text: str) -> list[str]:
 def _font(text: str, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFont, str | None]:
     """Loads the font of a text; returns it with the direction, None for that of the letters."""
     face, raqm = _face(text, style.language), features.check("raqm")
-    if not raqm and (joined := [part for part in clusters(text) if len(part) > 1 or _turns(part)]):
+    right_to_left = lettering_of(text).right_to_left
+    joined = [part for part in clusters(text) if len(part) > 1 or right_to_left]
+    if joined and not raqm:
         raise MissingFontError(
             f"Pillow cannot order and join the letters {_some(joined)} here, as it has no Raqm: "
             "install FriBidi (on Debian the package libfribidi0)."
@@ -462,16 +377,12 @@ def _font(text: str, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFon
 @functools.lru_cache(maxsize=1024)
 def _face(text: str, language: str) -> tuple[str, int]:
     """Returns name and index of the first font that has all letters of a text."""
-    faces = [face for face in _faces(text, language) if _loaded(face[0], 32, face[1])]
-    for face in faces:
-        if all(has_glyph(face, char) for char in text):
-            return face
-    letters = clusters(text)
-    lost = [
-        one for one in letters if not any(all(has_glyph(face, c) for c in one) for face in faces)
-    ]
+    for name, index in _faces(text, language):
+        if _loaded(name, 32, index) and all(has_glyph((name, index), char) for char in text):
+            return name, index
+    lost = [one for one in clusters(text) if not all(has_glyph(("", 0), char) for char in one)]
     raise MissingFontError(
-        f"No font of this machine has the letters {_some(lost or letters)} together: install one "
+        f"No font of this machine has the letters {_some(lost)} together: install one "
         "(on Debian from fonts-noto-core, fonts-noto-cjk or fonts-symbola)."
     )
 
@@ -479,10 +390,11 @@ def _face(text: str, language: str) -> tuple[str, int]:
 def _faces(text: str, language: str) -> Iterator[tuple[str, int]]:
     """Yields name and index of fonts to try; the empty name is Pillow's own."""
     yield "", 0
+    letters = (unicodedata.name(char, "UNKNOWN") for char in text if not char.isspace())
+    scripts = dict.fromkeys(name.replace("-", " ").split()[0] for name in letters)
+    yield from ((f"NotoSans{script.title()}-Regular.ttf", 0) for script in scripts)
     parts = [part for part in language.lower().split("-") if part in _CJK]
-    if parts:
-        yield "NotoSansCJK-Regular.ttc", _CJK[parts[-1]]
-    yield from ((f"NotoSans{one.title()}-Regular.ttf", 0) for one in dict.fromkeys(_scripts(text)))
+    yield "NotoSansCJK-Regular.ttc", _CJK[parts[-1] if parts else "zh"]
     yield from ((name, 0) for name in FONTS)
 
 
@@ -510,15 +422,5 @@ def has_glyph(face: tuple[str, int], char: str) -> bool:
     return (drawn.size, bytes(drawn)) != (box.size, bytes(box))
 
 
-def _turns(text: str) -> bool:
-    return unicodedata.bidirectional(text[0]) in ("R", "AL")
-
-
 def _some(letters: Sequence[str]) -> str:
     return " ".join(dict.fromkeys(letters))[:40]
-
-
-def _scripts(text: str) -> Iterator[str]:
-    """Yields the first word of each letter's name, which is its script."""
-    names = (unicodedata.name(char, "UNKNOWN") for char in text if not char.isspace())
-    return (name.replace("-", " ").split()[0] for name in names)

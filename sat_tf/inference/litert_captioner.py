@@ -15,7 +15,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.inference import published
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.inference.captions import Caption, WordByWord
-from sat_tf.inference.confidence import limit_files, limits_in
+from sat_tf.inference.confidence import limit_files, read_limits
 from sat_tf.inference.litert_graph import STATE, Encoder, Graph
 from sat_tf.inference.litert_search import Found, Step, beam_search, rank_by_consensus
 from sat_tf.inference.packing import Packed, assemble
@@ -24,6 +24,7 @@ from sat_tf.text.vocabulary import END, PAD
 from sat_tf.text.vocabulary import START as START_WORD
 from sat_tf.util.errors import RunError
 from sat_tf.util.fields import to_dict
+from sat_tf.util.files import sha256_of
 
 _ATTENTION = ("alpha", "beta")
 _ENCODER = (published.GRAPHS[0], published.WEIGHTS["encoder"], published.TEMPLATES[0])
@@ -40,6 +41,7 @@ class LiteRTCaptioner(TrainedCaptioner):
 
     Args:
         folder: The folder with the graphs.
+        run: The run that they are of, if it is known; they are held against its weights and words.
         threads: Threads of LiteRT; a step takes one. None for as many as there are cores, up to 4.
 
     Attributes:
@@ -47,15 +49,18 @@ class LiteRTCaptioner(TrainedCaptioner):
         precision: Of the graphs' weights: `float32`, `float16` or `int8`.
 
     Raises:
-        RunError: The folder holds no graphs, or is of another version, incomplete or damaged.
+        RunError: The folder holds no graphs, or is of another version, incomplete or damaged; or
+            the graphs are of other weights or words than the run.
         ImportError: LiteRT is not installed.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
-        self.folder = self.path = folder
+    def __init__(self, folder: Path, run: Path | None = None, threads: int | None = None) -> None:
+        self.folder, self.path = folder, run or folder
         marker = published.read_marker(folder)
         published.checked_files(folder, [published.CONFIG, published.VOCABULARY])
         self.config, self.vocabulary = read_config(folder), read_vocabulary(folder)
+        if run is not None:
+            self.weights_sha256 = _checked_weights(marker, folder, RunFolder(run))
         self.precision, threads = marker.precision, threads or _cores()
         try:
             # The encoder last: nothing else takes as much memory while it is opened.
@@ -74,31 +79,8 @@ class LiteRTCaptioner(TrainedCaptioner):
         self._locations = self._encode.shapes["annotations"][1]
         self.grid = marker.grid or (1, self._locations)
         self._attends = self.config.attention.kind != "none"
-        self._check_sizes()
-        self.limits = limits_in(published.records(folder))
+        self.limits = read_limits(folder)
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
-
-    def _check_sizes(self) -> None:
-        """Checks the graphs against configuration and vocabulary."""
-        side, rows = self.config.encoder.image_size, self._rows
-        given = self._encode.shapes | self._start.outputs
-        read, made = dict(self._step.inputs), self._step.outputs
-        state = {name: (rows, *given.get(name, ())[1:]) for name in STATE}
-        attention = {"alpha": (rows, self._locations), "beta": (rows,)} if self._attends else {}
-        log_probs = {"log_probs": (rows, len(self.vocabulary))}
-        expected = {
-            "pixels": ((1, side, side, 3), self._encode.pixels),
-            "grid": (self.grid[0] * self.grid[1], self._locations),
-            "words": ((rows,), read.pop("words", ())),
-            "inputs of the step": (given | state, given | read),
-            "outputs of the step": (log_probs | state | attention, made),
-        }
-        for name, (wanted, found) in expected.items():
-            if wanted != found:
-                raise RunError(
-                    f"The files in {self.folder} do not fit each other: expected {wanted} as "
-                    f"{name}, got {found}. Make the graphs again."
-                )
 
     @property
     def model(self):
@@ -215,6 +197,18 @@ class LiteRTCaptioner(TrainedCaptioner):
             image=seen,
             tokens=tuple(map(int, found.tokens[k, : length + (END in found.tokens[k])])),
         )
+
+
+def _checked_weights(marker: published.Marker, graphs: Path, run: RunFolder) -> str | None:
+    """Returns the SHA-256 of a run's weights, of which its graphs have to be."""
+    weights = run.weights_sha256()
+    words = sha256_of(run.vocabulary) if run.vocabulary.is_file() else None
+    if (weights, words) != (marker.made_of, marker.files.get(published.VOCABULARY)):
+        raise RunError(
+            f"{graphs} is of other weights or words than the run: "
+            f"`python -m serving.export_litert --run-dir {run}` makes them."
+        )
+    return weights
 
 
 def graph_files(folder: Path) -> dict[str, bytes]:

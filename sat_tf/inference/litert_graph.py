@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
-import mmap
 import os
 import sys
 import threading
@@ -67,8 +65,6 @@ class Graph:
                 raise ValueError(f"it takes more than {_MOST_BYTES:,} bytes of memory")
             with without_native_log():  # it names its delegate
                 self._interpreter.allocate_tensors()
-            if isinstance(graph, Path):
-                _give_back_pages(graph)
             signature = self._interpreter.get_signature_runner()
         except (ValueError, RuntimeError) as error:
             name = graph if isinstance(graph, Path) else "a graph"
@@ -151,20 +147,3 @@ class Encoder:
 def _shapes(details: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a graph's inputs or outputs by name."""
     return {name: tuple(map(int, found["shape"])) for name, found in details.items()}
-
-
-def _give_back_pages(path: Path) -> None:
-    """Gives back the memory that a graph's file takes: LiteRT has its own copy of the weights.
-
-    Pages that are read once more are loaded again. Works on Linux alone.
-    """
-    try:
-        maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
-        madvise = ctypes.CDLL(None).madvise
-    except (OSError, AttributeError):
-        return
-    mapped = f" {path.resolve()}"
-    for line in maps:
-        if line.endswith(mapped):
-            start, end = (int(edge, 16) for edge in line.split(" ")[0].split("-"))
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)

@@ -13,11 +13,9 @@ from sat_tf.inference.confidence import read_limits
 from sat_tf.inference.run_folder import RunFolder, read_config, read_vocabulary
 from sat_tf.util.errors import RunError, installation
 from sat_tf.util.fields import check_argument
-from sat_tf.util.files import sha256_of
 
 if TYPE_CHECKING:
     from sat_tf.inference.keras_captioner import KerasCaptioner
-    from sat_tf.inference.litert_captioner import LiteRTCaptioner
 
 Engine = Literal["keras", "litert"]
 
@@ -46,11 +44,13 @@ def load(run_dir: str | Path, engine: Engine | None = None) -> TrainedCaptioner:
     path = published.locate(check_argument("run_dir", run_dir, str | Path))
     graphs = None if check_argument("engine", engine, Engine | None) == "keras" else _graphs(path)
     if graphs is not None and find_spec("ai_edge_litert") is not None:
-        return _over_graphs(path, graphs)
+        from sat_tf.inference.litert_captioner import LiteRTCaptioner
+
+        return LiteRTCaptioner(graphs, None if graphs == path else path)
     if engine == "litert":
-        if graphs is None:
-            raise RunError(f"{path} has no graphs: {_how_to_make(path)}")
-        raise RunError(f"The graphs in {path} need LiteRT: `pip install ai-edge-litert`.")
+        how = f"has no graphs: `python -m serving.export_litert --run-dir {path}` makes them"
+        need = how if graphs is None else "needs LiteRT: `pip install ai-edge-litert`"
+        raise RunError(f"{path} {need}.")
     if graphs is not None:
         _LOG.warning("LiteRT is not installed: captions take TensorFlow, which is slow to start.")
     return load_captioner(path)
@@ -59,43 +59,20 @@ def load(run_dir: str | Path, engine: Engine | None = None) -> TrainedCaptioner:
 def _graphs(path: Path) -> Path | None:
     """Returns the folder of a captioner's graphs; None if it has none."""
     if published.manifest_of(path) is not None:
-        marker = published.read_marker(path)
-        return path if marker.precision is not None else None
+        return path if published.read_marker(path).precision is not None else None
     graphs = RunFolder(path).graphs
-    return graphs if (graphs / published.MANIFEST).is_file() else None
-
-
-def _over_graphs(path: Path, graphs: Path) -> LiteRTCaptioner:
-    """Opens graphs; those of a run are held against its weights and words."""
-    from sat_tf.inference.litert_captioner import LiteRTCaptioner
-
-    captioner = LiteRTCaptioner(graphs)
-    if graphs == path:
-        return captioner
-    folder, marker = RunFolder(path), published.read_marker(graphs)
-    digest, words = folder.weights_sha256(), published.VOCABULARY
-    found = {"weights": digest, "words": sha256_of(folder.vocabulary)}
-    expected = {"weights": marker.made_of, "words": marker.files.get(words)}
-    for name in found:
-        if found[name] != expected[name]:
-            raise RunError(f"{graphs} is of other {name} than the run: {_how_to_make(path)}")
-    captioner.path, captioner.weights_sha256 = path, digest
-    captioner.limits = read_limits(path, digest)
-    return captioner
-
-
-def _how_to_make(path: Path) -> str:
-    return f"`python -m serving.export_litert --run-dir {path}` makes them."
+    return graphs if published.manifest_of(graphs) is not None else None
 
 
 def load_captioner(run_dir: str | Path) -> KerasCaptioner:
     """Loads a captioner over its Keras model; see `load`."""
     path = published.locate(run_dir)
-    if published.manifest_of(path) and published.is_graphs(path):
-        raise RunError(published.without_weights(path))
-    if not (path / published.CONFIG).is_file() and any(path.glob("*/saved_model.pb")):
-        raise RunError(f"{path} holds SavedModels for TensorFlow Serving: name their run.")
-    folder, is_run = RunFolder(path), not published.is_published(path)
+    if published.is_graphs(path):
+        raise RunError(
+            f"{path} holds graphs for captions and no weights: for anything else name the run, or "
+            "the published captioner, that they were made of."
+        )
+    folder, is_run = RunFolder(path), published.manifest_of(path) is None
     files = {} if is_run else published.checked_files(path)
     config, vocabulary = read_config(folder), read_vocabulary(folder)
     if is_run and not folder.best_weights.is_file():
@@ -108,8 +85,7 @@ def load_captioner(run_dir: str | Path) -> KerasCaptioner:
         if error.name not in ("tensorflow", "keras"):
             raise
         raise RunError(f"The model in {path} needs TensorFlow: {installation('train')}") from error
-    model = Captioner(config, len(vocabulary), load_encoder_weights=False, dtype="float32")
-    digest = None
+    model, digest = Captioner(config, len(vocabulary), False, dtype="float32"), None
     if is_run:
         digest = load_weights(model, folder.best_weights)
     else:

@@ -3,7 +3,7 @@
     captioner.json      marker
     config.json, vocabulary.json
     encoder.npz, decoder.npz               weights of a published captioner, and the rest of its
-    encoder.graph.npz, start.graph.npz, step.graph.npz                    graphs, see `assembly`
+    encoder.graph.npz, start.graph.npz, step.graph.npz                    graphs, see `packing`
     encoder.tflite, start.tflite, step.tflite   of `RUN/graphs`: graphs alone, see `graphs`
     familiarity.json, confidence.json      its limits
     README.md                              the card, which is not hashed
@@ -29,6 +29,9 @@ from sat_tf.util.files import json_object, read_content, write_atomically, write
 SHIPPED = Path(__file__).parents[1] / "captioners"
 """Folder of the pretrained captioners."""
 
+DEFAULT = "flickr8k_soft"
+"""The captioner of commands and of the page, which shows it first."""
+
 MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 FAMILIARITY, CONFIDENCE = "familiarity.json", "confidence.json"
@@ -39,7 +42,7 @@ PARTS = ("encoder", "start", "step")
 """The graphs of a captioner, see `graphs.make_graphs`."""
 GRAPHS = tuple(f"{part}.tflite" for part in PARTS)
 TEMPLATES = tuple(f"{part}.graph.npz" for part in PARTS)
-"""Files of the graphs without their weights, see `assembly`."""
+"""Files of the graphs without their weights, see `packing.assemble`."""
 
 _FORMAT = 2
 _SHARED = (WEIGHTS["encoder"], TEMPLATES[0], FAMILIARITY)
@@ -115,8 +118,9 @@ def read_marker(folder: Path) -> Marker:
 
 
 def names() -> list[str]:
-    """Lists the pretrained captioners."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}"))
+    """Lists the pretrained captioners, the default one first."""
+    found = sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}"))
+    return sorted(found, key=lambda name: name != DEFAULT)
 
 
 def read_card(folder: Path) -> str:
@@ -147,11 +151,11 @@ def locate(name: str | Path) -> Path:
     path = Path(name)
     if path.exists():
         return path
-    known = {one: SHIPPED / one for one in names()}
+    known = names()
     if str(name) in known:
-        return known[str(name)]
+        return SHIPPED / name
     close = difflib.get_close_matches(str(name), known, n=1)
-    meant = f"did you mean {close[0]}?" if close else ", ".join(known) or "there are none"
+    meant = f"did you mean {close[0]}?" if close else ", ".join(known)
     raise RunError(f"There is no run folder {name}, and no pretrained model of that name: {meant}")
 
 
@@ -200,7 +204,7 @@ def is_published(folder: Path) -> bool:
 
 def is_graphs(folder: Path) -> bool:
     """Returns True if a folder has a marker, and graphs without the weights of a model."""
-    return (folder / MANIFEST).is_file() and GRAPHS[0] in read_marker(folder).files
+    return manifest_of(folder) is not None and GRAPHS[0] in read_marker(folder).files
 
 
 def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[str, Path]:
@@ -210,7 +214,7 @@ def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[st
         RunError: The marker or a file is missing, damaged or of another version.
     """
     files = read_marker(folder).files
-    wanted = [name for name in files if names is None or name in names]
+    wanted = files if names is None else files.keys() & names
     return {name: _checked(folder, name, files[name])[0] for name in wanted}
 
 
@@ -218,7 +222,7 @@ def checked_content(folder: Path, name: str) -> bytes:
     """Returns the content of a file of a model, equal to its SHA-256; see `checked_files`."""
     files = read_marker(folder).files
     if name not in files:
-        raise RunError(f"{folder} has no {name}.")
+        raise RunError(f"{folder} has no {name}: publish the captioner again.")
     return _checked(folder, name, files[name])[1]
 
 
@@ -239,34 +243,9 @@ def _checked(folder: Path, name: str, expected: str) -> tuple[Path, bytes]:
     return path, content
 
 
-def weight_hashes(folder: Path) -> list[str]:
-    """Returns the SHA-256 of a captioner's files of weights, as its marker has them.
-
-    Raises:
-        RunError: The marker cannot be read, or is of graphs alone.
-    """
-    files = read_marker(folder).files
-    if not {*WEIGHTS.values()} <= files.keys():
-        raise RunError(without_weights(folder))
-    return [files[name] for name in WEIGHTS.values()]
-
-
-def without_weights(folder: Path) -> str:
-    """Returns the sentence on a folder of graphs that something else than a caption is asked of."""
-    return (
-        f"{folder} holds graphs for captions and no weights: for anything else name the run, or "
-        "the published captioner, that they were made of."
-    )
-
-
 def taught_by(folder: Path) -> list[str]:
     """Returns the other teachers of a published captioner, from its marker."""
     return (read_marker(folder).taught_by or {}).get("own", [])
-
-
-def records(folder: Path) -> dict[str, Path]:
-    """Returns `FAMILIARITY` and `CONFIDENCE`, as far as a folder has them; see `checked_files`."""
-    return checked_files(folder, [FAMILIARITY, CONFIDENCE])
 
 
 def write(

@@ -115,7 +115,6 @@ class RunFolder:
         "dataset.jsonl",
         "Data as it was read: a line per image with captions and split, or why it is left out.",
     )
-    dataset_digest = _file("dataset.sha256", "SHA-256 of the record of the data, text.")
     contact_sheet = _file("dataset.html", "Twelve training images with their captions, as read.")
     data_dir = _file(
         "data_dir.txt",

@@ -236,11 +236,7 @@ def check_folder(flag: str, folder: Path) -> None:
 
 
 def check_file(flag: str, path: Path) -> None:
-    """Makes the folder of a file of results and tries to write in it; the file is not touched.
-
-    Raises:
-        ValueError: It cannot be written; the message names the flag.
-    """
+    """Makes the folder of a file of results and tries to write in it; see `check_folder`."""
     if path.is_dir():
         raise invalid_value(flag, "a file that can be written", f"{path}, which is a folder")
     check_folder(flag, path.parent)

@@ -19,6 +19,9 @@ REMOVED: dict[str, str] = {
     "training.* --recipe *_cluttered": _DIGITS,
     "sat-tf explain": 'type `sat-tf caption PHOTO --sentence "a dog runs"`',
     "sat-tf litert": "type `sat-tf caption PHOTO --run-dir FOLDER`, also of a folder of graphs",
+    "sat_tf.inference.caption --inference": "`sat-tf evaluate --inference {value}` scores it",
+    "sat_tf.inference.caption --figure webp": "take png or jpg, or `--html FILE`, a page with the "
+    "maps of each word",
     "training.publish --check": "score OUT and the run by `training.evaluate`",
     "--decoder.attention-previous-word": "attention reads h[t-1] alone, as in the paper",
     "--decoder.output-previous-word": "the deep output reads the previous word",

@@ -21,7 +21,6 @@ from serving.local_server import check_port
 
 _HOST = "127.0.0.1"
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
-_PRETRAINED = ("flickr8k_soft", "flickr8k_hard", "flickr8k_none")
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def run(arguments: Arguments) -> None:
     from serving.web.app import make_app
     from serving.web.captions import Captioner, facts_of, named, samples_of
 
-    runs = named(list(map(published.locate, arguments.run_dir or _PRETRAINED)))
+    runs = named(list(map(published.locate, arguments.run_dir or published.names())))
     captioners = {name: Captioner(run) for name, run in runs.items()}
     samples, files = samples_of(runs)
     facts = facts_of(runs) | {"samples": samples}

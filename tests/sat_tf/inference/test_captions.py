@@ -41,7 +41,7 @@ def test_the_figure_is_that_of_the_image_and_the_maps(caption, tmp_path, monkeyp
 
 
 def test_what_cannot_be_drawn_says_so(caption, tmp_path):
-    with pytest.raises(ValueError, match=r"`path`: expected a file named \*.png, \*.jpg,"):
+    with pytest.raises(ValueError, match=r"`path`: expected a file named \*.png or \*.jpg"):
         caption.save(tmp_path / "caption.gif")
     bare = Caption("a dog", ("a", "dog"), 0.0, 0.0, np.zeros(2), None, None)
     assert bare._repr_html_() == '<p dir="auto" lang="">a dog</p>'

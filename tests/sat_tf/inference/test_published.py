@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import sat_tf
@@ -12,8 +11,7 @@ from sat_tf.inference import published
 from sat_tf.util.errors import RunError
 from tests.sat_tf.tiny_runs import PIXELS, contents
 
-NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
-SAMPLE = Path(__file__).parents[3] / "serving" / "web" / "samples" / "cat.jpg"
+NAMES = ["flickr8k_soft", "flickr8k_hard", "flickr8k_none"]
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +82,6 @@ def test_a_manifest_that_is_none_and_a_missing_file_are_errors(copy):
             sat_tf.load(copy)
 
 
-def test_weights_that_do_not_fit_are_an_error(copy):
-    files = {name: (copy / name).read_bytes() for name in published.checked_files(copy)}
-    published.write(copy, files | {"decoder.npz": files["encoder.npz"]})
-    with pytest.raises(RunError, match="do not fit|Cannot read"):
-        sat_tf.load(copy)
-
-
 def test_what_the_hub_gives_has_to_be_a_model(soft, monkeypatch, tmp_path):
     hub, asked = pytest.importorskip("huggingface_hub"), []
 
@@ -111,7 +102,7 @@ def test_what_the_hub_gives_has_to_be_a_model(soft, monkeypatch, tmp_path):
 
 
 def test_three_captioners_ship_with_one_encoder():
-    assert sorted(published.names()) == NAMES
+    assert published.names() == NAMES  # the default one first
     weights = list(published.SHIPPED.rglob("*.npz"))  # and of each graph all but the weights
     assert len(weights) == 11 and sum(path.stat().st_size for path in weights) < 58e6
 
@@ -124,11 +115,3 @@ def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
     assert "non-commercial research" in card and "## In int8" in card
     boxed = "Attention was supervised by people's boxes" in card
     assert ("boxes" in published.taught_by(folder)) is boxed is (name != "flickr8k_none")
-
-
-@pytest.mark.slow
-def test_a_photograph_gets_a_caption_with_maps():
-    caption = sat_tf.load("flickr8k_soft").caption(SAMPLE)
-    assert caption.text and caption.alpha.shape == (len(caption.words), 9, 9)
-    np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-3)
-    assert caption.alpha.max(axis=(1, 2)).mean() > 2 / 81  # peaked, not even

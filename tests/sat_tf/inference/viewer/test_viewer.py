@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 
-from sat_tf.inference.figures import lettering_of
 from sat_tf.inference.viewer import asset, crop_of, hypothesis_data, report_page
 from tests.page_data import decode_map, embedded
 
@@ -46,16 +45,6 @@ def test_a_page_asks_for_nothing_outside_itself():
     page = report_page("A report", [])
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert "http" not in asset("viewer.js").replace("http://www.w3.org/2000/svg", "")
-
-
-@pytest.mark.parametrize(
-    "language",
-    ["ar", "arb-EG", "iw", "ji", "pes", "prs", "ckb", "syc", "az-Arab", "in", "zh"],
-)
-def test_pages_run_from_the_right_in_the_languages_of_figures(language):
-    (pattern,) = re.findall("RIGHT_TO_LEFT = /(.+)/i;", asset("viewer.js"))
-    expected = lettering_of("dog \u05d0 dog", language).right_to_left
-    assert bool(re.search(pattern, language, re.IGNORECASE)) == expected
 
 
 def test_numbers_that_are_not_finite_are_missing():
