@@ -13,8 +13,6 @@ from serving.export_litert import main
 from tests.image_files import smooth
 from tests.serving.export_fixtures import write_run
 
-IMAGES = 4
-
 
 @pytest.mark.parametrize(
     "kind",
@@ -39,31 +37,6 @@ def test_weights_are_stored_once_and_smaller_with_fewer_bits(exports, litert_exp
     # Beside the numbers, operations and names.
     assert 3.9 * weights <= sizes["soft"] < 4 * weights + 40_000
     assert sizes["soft"] > sizes["float16"] and sizes["soft"] > sizes["int8"]
-
-
-@pytest.mark.parametrize(
-    "kind", ["soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none"))]
-)
-def test_captions_equal_those_of_the_saved_model(litert_exports, exports, images, kind):
-    captioner = sat_tf.load(litert_exports(kind))
-    signatures = tf.saved_model.load(str(exports[kind].version)).signatures
-    outputs = signatures["serving_default"](image_bytes=tf.constant(images.files[:IMAGES]))
-    expected = {name: value.numpy() for name, value in outputs.items()}
-    for row, content in enumerate(images.files[:IMAGES]):
-        caption = captioner.caption(content)
-        pairs = [(caption.text, caption.score), *caption.alternatives]
-        texts, scores = zip(*pairs, strict=True)
-        assert list(texts) == [text.decode() for text in expected["captions"][row]]
-        np.testing.assert_allclose(scores, expected["scores"][row], atol=1e-4)
-        length = expected["lengths"][row, 0]
-        np.testing.assert_allclose(
-            caption.log_probs, expected["word_log_probs"][row, :length], atol=1e-4
-        )
-        if kind == "none":
-            assert caption.alpha is None and caption.beta is None
-            continue
-        np.testing.assert_allclose(caption.alpha, expected["attention"][row, :length], atol=1e-4)
-        np.testing.assert_allclose(caption.beta, expected["beta"][row, :length], atol=1e-4)
 
 
 def test_a_narrow_layer_is_in_the_graphs_of_a_beam_that_is_not_projected(

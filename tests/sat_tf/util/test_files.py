@@ -1,4 +1,4 @@
-"""Atomic writes, whole and on the disk before the file gets its name; the cache's folder."""
+"""Atomic writes: the old file or the new one; the cache's folder."""
 
 import os
 from pathlib import Path
@@ -36,25 +36,6 @@ def test_an_error_at_any_step_keeps_the_old_file_and_no_other(path, monkeypatch,
         write_atomically(path, "new")
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_the_whole_content_is_synced_before_the_file_gets_its_name(path, monkeypatch):
-    events = []
-    fsync, replace = os.fsync, os.replace
-
-    def note_sync(handle):
-        events.append(("sync", os.fstat(handle).st_ino, os.fstat(handle).st_size))
-        fsync(handle)
-
-    def note_replace(source, target):
-        events.append(("replace", os.stat(source).st_ino, target))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", note_sync)
-    monkeypatch.setattr(os, "replace", note_replace)
-    write_atomically(path, b"x" * 100_000)
-    written = path.stat().st_ino
-    assert events == [("sync", written, 100_000), ("replace", written, path)]
 
 
 def test_the_cache_is_the_library_s_own_or_in_the_user_s(monkeypatch):

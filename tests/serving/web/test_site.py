@@ -273,21 +273,6 @@ def test_an_answer_that_comes_late_is_not_shown_for_another_photograph(browser, 
     context.close()
 
 
-def test_the_first_sample_that_comes_late_is_not_shown_over_a_photograph(browser, address):
-    context, held = browser.new_context(service_workers="block"), []
-    page = context.new_page()
-    page.route("**/samples/*.jpg", lambda route: held.append(route))
-    page.goto(address, wait_until="commit")
-    page.locator(".samples button").first.wait_for(state="attached")
-    choose(page)
-    page.locator("#results .word").first.wait_for()
-    for route in held:
-        route.continue_()
-    page.wait_for_timeout(200)  # for the page to hear of them
-    assert page.locator(".samples [aria-pressed=true]").count() == 0
-    context.close()
-
-
 def test_a_second_tab_and_a_browser_without_simd_are_told(browser, address):
     context = browser.new_context()
     page, other = context.new_page(), context.new_page()
