@@ -25,8 +25,9 @@ from digits.evaluate import load, training_command
 from digits.models import DigitModel
 from digits.reader import CARD, GRAPH, MANIFEST, Facts, write_reader
 from digits.train import single_dir
-from sat_tf.inference.packing import GROUP, pack, pack_graph, unpack
+from sat_tf.inference.packing import pack, pack_graph
 from sat_tf.inference.run_folder import RunFolder, outdated_note
+from sat_tf.inference.unpacking import GROUP, unpack
 from sat_tf.util.commands import exit_status, parse_flags
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.files import write_atomically

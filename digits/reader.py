@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.pillow import FORMATS, read_upright, to_rgb
-from sat_tf.inference.packing import unpack_graph
+from sat_tf.inference.unpacking import unpack_graph
 from sat_tf.util.errors import RunError, installation, invalid_value
 from sat_tf.util.fields import Positive, PositiveInt, check_argument, check_fields, from_dict
 from sat_tf.util.files import json_object, read_content, write_all

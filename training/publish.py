@@ -151,7 +151,8 @@ def graph_templates(
     training images of the run.
     """
     from sat_tf.inference.graphs import convert_graphs
-    from sat_tf.inference.packing import Packed, make_template
+    from sat_tf.inference.packing import make_template
+    from sat_tf.inference.unpacking import Packed
     from training.data.readers import load_split
     from training.evaluation.graphs import CORRECTED, pixels_of
 
@@ -213,7 +214,7 @@ def make_card(
         licence: Terms of use of the weights; by default those of the data sets.
         weights_sha256: SHA-256 of the weights that are published; of the run's now by default.
     """
-    from sat_tf.inference.packing import GROUP
+    from sat_tf.inference.unpacking import GROUP
 
     names = dict.fromkeys(config.data.name for _, config in _lineage(run_dir))
     sources = [_SOURCES.get(name, (name, None)) for name in names]

@@ -152,7 +152,8 @@ def standardize(
 
 def round_weights(config: EncoderConfig, target: str | Path) -> None:
     """Rounds weights to the 8 bits of a published captioner; arguments as for `standardize`."""
-    from sat_tf.inference.packing import pack, unpack
+    from sat_tf.inference.packing import pack
+    from sat_tf.inference.unpacking import unpack
 
     network = _loaded(config)
     arrays = {weight.path: np.asarray(weight) for weight in network.weights}

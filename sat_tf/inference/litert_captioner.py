@@ -18,8 +18,8 @@ from sat_tf.inference.captions import Caption, WordByWord
 from sat_tf.inference.confidence import limit_files, read_limits
 from sat_tf.inference.litert_graph import STATE, Encoder, Graph
 from sat_tf.inference.litert_search import Found, Step, beam_search, rank_by_consensus
-from sat_tf.inference.packing import Packed, assemble
 from sat_tf.inference.run_folder import RunFolder, data_of, read_config, read_vocabulary
+from sat_tf.inference.unpacking import Packed, assemble
 from sat_tf.text.vocabulary import END, PAD
 from sat_tf.text.vocabulary import START as START_WORD
 from sat_tf.util.errors import RunError

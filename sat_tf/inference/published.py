@@ -42,7 +42,7 @@ PARTS = ("encoder", "start", "step")
 """The graphs of a captioner, see `graphs.make_graphs`."""
 GRAPHS = tuple(f"{part}.tflite" for part in PARTS)
 TEMPLATES = tuple(f"{part}.graph.npz" for part in PARTS)
-"""Files of the graphs without their weights, see `packing.assemble`."""
+"""Files of the graphs without their weights, see `unpacking.assemble`."""
 
 _FORMAT = 2
 _SHARED = (WEIGHTS["encoder"], TEMPLATES[0], FAMILIARITY)

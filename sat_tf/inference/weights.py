@@ -15,7 +15,7 @@ import h5py
 import keras
 import numpy as np
 
-from sat_tf.inference.packing import unpack
+from sat_tf.inference.unpacking import unpack
 from sat_tf.util.errors import RunError
 from sat_tf.util.files import write_atomically
 

@@ -113,7 +113,7 @@ const GROUP = 128; // weights of a column that share a scale
 const TYPES = { "|i1": Int8Array, "|u1": Uint8Array, "<f4": Float32Array };
 const text = (bytes) => new TextDecoder().decode(bytes);
 
-// Unpacks a graph that `sat_tf/inference/packing.py` packed: an .npz of integers with scales, to the bytes of a .tflite.
+// Unpacks a graph as `sat_tf/inference/unpacking.py` does: an .npz of integers with scales, to the bytes of a .tflite.
 export async function unpackGraph(bytes) {
   const entries = await arraysOf(bytes);
   const graph = new Uint8Array(Number(new DataView(entries.size.data.buffer).getBigUint64(0, true)));

@@ -6,7 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from sat_tf.inference.packing import pack, unpack
+from sat_tf.inference.packing import pack
+from sat_tf.inference.unpacking import unpack
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
