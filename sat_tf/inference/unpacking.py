@@ -51,7 +51,7 @@ class Packed:
         content: The file, of any origin.
 
     Raises:
-        ValueError: It is no such archive, or an array is damaged or has objects in it.
+        ValueError: It is not such an archive, or an array is damaged or has objects in it.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -120,7 +120,7 @@ def unpack_graph(content: bytes) -> bytes:
     """Returns the LiteRT graph that `pack_graph` packed.
 
     Raises:
-        ValueError: The content is no such archive.
+        ValueError: The content is not such an archive.
     """
     packed = Packed(content)
     rest, graph, taken = packed.entry(REST).tobytes(), bytearray(), 0
