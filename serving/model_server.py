@@ -74,7 +74,6 @@ class ModelServer:
         model: The name callers ask for.
         host: Address to listen on.
         port: 0 takes a free one, which `port` holds afterwards.
-        max_bytes: Largest request.
 
     Raises:
         OSError: The port is taken.
@@ -86,11 +85,10 @@ class ModelServer:
         model: str = "captioner",
         host: str = "127.0.0.1",
         port: int = 8500,
-        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._servable, self._model = servable, model
         options = [
-            ("grpc.max_receive_message_length", max_bytes),
+            ("grpc.max_receive_message_length", MAX_BYTES),
             # Without it two servers can share a port, and callers meet either.
             ("grpc.so_reuseport", 0),
         ]

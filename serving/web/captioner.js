@@ -123,7 +123,7 @@ async function explain(sentence, captioner, encoded) {
 
 // The words of a user's sentence as they are shown, their ids with the end's, and those that are unknown.
 function readSentence(sentence, { forms, join }, { lang, max_length: longest }) {
-  if (join.between !== " ") throw new Error("This page reads sentences for captioners of whole words: `sat-tf explain` takes the others.");
+  if (join.between !== " ") throw new Error("This page reads sentences for captioners of whole words: `sat-tf caption PHOTO --sentence TEXT` takes the others.");
   const found = tokenize(sentence, lang);
   if (!found.length) throw new Error("Write a sentence with words.");
   if (found.length > longest) throw new Error(`The sentence has ${found.length} words, and a caption at most ${longest}.`);

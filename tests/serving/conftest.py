@@ -46,9 +46,9 @@ def toy_exports(tmp_path_factory) -> Path:
 
 
 @contextlib.contextmanager
-def _serving(folder: Path, **options) -> Iterator[Caller]:
+def _serving(folder: Path) -> Iterator[Caller]:
     _, version = newest_version(folder)
-    server = ModelServer(Servable(version), port=0, **options)
+    server = ModelServer(Servable(version), port=0)
     unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     try:
         with grpc.insecure_channel(server.address, unlimited) as channel:

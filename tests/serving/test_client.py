@@ -17,13 +17,13 @@ from tests.serving import toys
 
 @pytest.fixture
 def client_of(caller, serving):
-    """Makes clients of the toy server, or of a server of a folder, started with `served`."""
+    """Makes clients of the toy server, or of a server of a folder."""
     with contextlib.ExitStack() as opened:
 
-        def make(folder: Path | None = None, served: dict | None = None, **options):
+        def make(folder: Path | None = None, **options):
             answering = caller
             if folder:
-                answering = opened.enter_context(serving(folder, **(served or {})))
+                answering = opened.enter_context(serving(folder))
             client = CaptionClient(Connection(port=answering.server.port), **options)
             return opened.enter_context(client)
 
