@@ -3,7 +3,6 @@
 import csv
 import functools
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -108,19 +107,6 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
     assert images[0]["hypotheses"][0]["text"] == rows[0]["caption"]
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])
-
-
-def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path):
-    run = shutil.copytree(hard_run, tmp_path / "run")
-    shutil.rmtree(run / "graphs")  # they choose as the run did
-    config, frames = json.loads((run / "config.json").read_text()), {}
-    for kind in ("expectation", "argmax"):
-        config["attention"]["inference"] = kind
-        (run / "config.json").write_text(json.dumps(config))
-        caption.load.cache_clear()
-        assert main([str(photo), "--run-dir", str(run), "--out", str(tmp_path / kind)]) == 0
-        frames[kind] = (np.asarray(Image.open(tmp_path / kind / "bird.png")) == GLOW).all(-1).sum()
-    assert frames["argmax"] > frames["expectation"]
 
 
 def test_a_folder_is_captioned_into_a_table_and_texts(soft_run, photo, tmp_path, capsys):

@@ -15,7 +15,6 @@ from sat_tf.inference.keras_captioner import KerasCaptioner
 from sat_tf.inference.litert_graph import Encoder as LiteEncoder
 from sat_tf.inference.packing import pack
 from sat_tf.inference.published import GRAPHS
-from sat_tf.inference.unpacking import unpack
 from sat_tf.layers import encoder_names
 from sat_tf.layers.encoder import Encoder
 from sat_tf.objectives.likelihood import SoftObjective
