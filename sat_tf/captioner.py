@@ -17,8 +17,9 @@ from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.lstm import State
 from sat_tf.objectives import make_objective
-from sat_tf.ops import step_seeds
-from sat_tf.train_step import Batch, TrainableModel
+from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
+from sat_tf.ops import replica_seed, step_seeds
+from sat_tf.train_step import Batch, Means, TrainableModel
 from sat_tf.util.errors import invalid_value
 from sat_tf.util.fields import checked, from_dict, to_dict
 
@@ -136,6 +137,15 @@ class Captioner(TrainableModel):
             samples=samples,
             images=place,
         )
+
+    def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:
+        """Measures `nll`, the teacher-forced negative log-likelihood, nats per token."""
+        outputs = self(batch, training=False, seed=replica_seed(seed))
+        targets = batch["tokens"][:, 1:]
+        mask = word_mask(targets)
+        nll = -tf.reduce_sum(word_log_likelihood(outputs.logits, targets, mask))
+        words = tf.reduce_sum(mask)
+        return {"nll": (tf.math.divide_no_nan(nll, words), words)}
 
     def search(
         self,

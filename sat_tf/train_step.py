@@ -82,7 +82,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
 
     A subclass builds all its layers in its constructor, sets `built`, and sets `objective` to
     the one it is trained by unless `compile` is given another. Batches are dictionaries of
-    tensors with one row per example; further targets or weights are a `ValueError`.
+    tensors with one row per example; further targets or weights are a `ValueError`. `evaluate`
+    needs `test_means`.
     """
 
     objective: Objective
@@ -94,6 +95,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self.seed = 0
         # The namespace keeps Keras from saving the running means among the weights.
         self._means: SimpleNamespace | None = None
+        self._test_names: tuple[str, ...] = ()
+        self._evaluating = False
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
@@ -173,11 +176,42 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         return means.result()
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """Refuses `evaluate` and validation data: objectives are those of training."""
-        raise NotImplementedError("Score a captioner with `python -m training.evaluate`.")
+        """Adds a batch to the running means of `test_means`."""
+        counted = self.test_means(_inputs_alone(batch), self.step_seed())
+        means = self._means.value
+        means.update_state(counted)
+        results = means.result()
+        self._test_names = tuple(counted)
+        return {name: results[name] for name in counted}
 
     fit = _of_dictionaries(keras.Model.fit)
     train_on_batch = _of_dictionaries(keras.Model.train_on_batch)
+
+    def evaluate(self, *args, **kwargs) -> dict[str, float] | list[float] | float:
+        """Returns the means of `test_means`; see `keras.Model.evaluate`."""
+        self._evaluating = True
+        try:
+            return _of_dictionaries(keras.Model.evaluate)(self, *args, **kwargs)
+        finally:
+            self._evaluating = False
+
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """Returns the running means over all devices, in `evaluate` those of `test_means` alone.
+
+        Keras reads its results here if they have the names of the logs. Otherwise it averages the
+        devices' own means, however many examples each had.
+        """
+        results = super().get_metrics_result()
+        if not self._evaluating:
+            return results
+        return {name: results[name] for name in self._test_names}
+
+    def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:
+        """Scores a replica's examples for `evaluate`, under names that training logs too.
+
+        The seed, int32 `[2]`, is the same on all replicas.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not support `evaluate`.")
 
     def step_seed(self) -> tf.Tensor:
         """Derives a step's seed, int32 `[2]`, the same on all replicas, from (seed, step).
@@ -200,6 +234,13 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             super().make_train_function(force)
         elif self.train_function is None or force:
             self.train_function = worker_function(self.distribute_strategy, self.train_step)
+
+    def make_test_function(self, force: bool = False) -> None:
+        """Compiles the test step; see `worker_function` for several processes."""
+        if not spans_workers(self.distribute_strategy):
+            super().make_test_function(force)
+        elif self.test_function is None or force:
+            self.test_function = worker_function(self.distribute_strategy, self.test_step)
 
     def build_before_fit(self) -> None:
         """Builds the optimiser, which the constructor does not."""

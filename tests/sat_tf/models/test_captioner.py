@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.estimators import MovingAverageBaseline
-from sat_tf.text.vocabulary import END, START, UNK
+from sat_tf.text.vocabulary import END, PAD, START, UNK
 from tests.sat_tf.models.captioner_models import (
     KINDS,
     L,
@@ -41,10 +41,14 @@ def test_a_few_captions_are_learned_by_heart(kind):
         assert logs[1]["baseline"] < float(model.baseline.value) < 0.0
 
 
-def test_keras_own_evaluation_is_refused():
-    model = compile_model(make_model())
-    with pytest.raises(NotImplementedError, match="training.evaluate"):
-        model.evaluate(as_dataset(make_batch(), 2), verbose=0)
+def test_evaluation_gives_the_likelihood_a_token():
+    model = compile_model(randomise(make_model(decoder={"output_dropout": 0.5})))
+    batch = make_batch(5)
+    got = model.evaluate(as_dataset(batch, 2), verbose=0, return_dict=True)["nll"]
+    log_prob = tf.nn.log_softmax(model(batch).logits).numpy()
+    targets = batch["tokens"][:, 1:]
+    picked = np.take_along_axis(log_prob, targets[..., None], -1)[..., 0]
+    np.testing.assert_allclose(got, -picked[targets != PAD].mean(), rtol=1e-5)
 
 
 def test_the_encoder_sees_an_image_once_for_all_its_captions(monkeypatch):

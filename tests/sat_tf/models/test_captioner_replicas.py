@@ -85,6 +85,25 @@ def test_arctic_draws_one_switch_for_the_minibatch_of_all_replicas(preset, share
     assert bool(np.all(draws == draws[:, :1, :1])) is shared
 
 
+def test_evaluation_over_two_replicas_is_that_of_one_device():
+    batch = make_batch(9)
+    data = as_dataset(batch, 4)  # one caption in the last batch, so none on the second replica
+    one = compile_model(randomise(make_model()))
+    with make_strategy("mirrored").scope():
+        two = compile_model(make_model())
+        two.set_weights(one.get_weights())
+    expected = one.evaluate(data, verbose=0)
+    assert isinstance(expected, float)
+    np.testing.assert_allclose(two.evaluate(data, verbose=0), expected, rtol=1e-5)
+    # `fit` validates after its step, whose weights the two share.
+    for model in (one, two):
+        logs = model.fit(data.take(1), validation_data=data, shuffle=False, verbose=0).history
+        (found,) = logs["val_nll"]
+        expected = one.evaluate(data, verbose=0)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+        assert "loss" in logs and "val_loss" not in logs
+
+
 def test_the_first_baseline_is_the_mean_return_over_both_replicas():
     strategy = make_strategy("mirrored")
     with strategy.scope():
