@@ -9,7 +9,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -78,7 +78,7 @@ class ImageFolder:
         name, web = canonical_name(written), "://" in written
         if web:
             name = canonical_name(unquote(written.partition("://")[2].partition("?")[0]))
-        moved = web or name.startswith("/") or bool(PureWindowsPath(name).drive)
+        moved = web or name.startswith("/") or name[1:2] == ":"  # on another machine
         for folder in () if moved else dict.fromkeys((beside, "")):
             path = posixpath.normpath(posixpath.join(folder, name))
             if path in self.files:

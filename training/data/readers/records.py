@@ -28,11 +28,11 @@ SPLIT_WORDS = {name: name for name in SPLITS} | SPLIT_ALIASES
 SPLIT_WORDS |= {"training": "train", "restval": "train"}
 
 _MISSING = ("", "nan", "none", "null", "na", "n/a", "<na>", "#n/a", "#name?", "#value!", "#ref!")
-# A list, an object or a series as JSON or Python writes it, or quoted texts with commas between.
+# A list or an object as JSON or Python writes it, or quoted texts with commas between.
 _WRITTEN = re.compile(
-    r"""\s*(?:[\[{]|\(['"]|b['"]|\w+\([\[{('"]|(['"]).+\1\s*,\s*\1.+\1\s*$)|.*\bdtype[:=]""",
-    re.DOTALL,
+    r"""\s*(?:[\[{]|\(['"]|b['"]|\w+\([\[{('"]|(['"]).+\1\s*,\s*\1.+\1\s*$)""", re.S
 )
+_SERIES = re.compile(r"\bdtype[:=]")
 _DOUBTS = (  # pattern, share of the captions from which on it is an error, what is seen, the way
     (
         re.compile(
@@ -105,7 +105,10 @@ def finished(
     every, notes = tuple(records), list(notes)
     if not every:
         raise OtherFormError(f"{path} holds no image.")
-    records = [replace(one, captions=tuple(filter(None, one.captions))) for one in every]
+    records = [
+        replace(one, captions=tuple(filter(None, one.captions))) if "" in one.captions else one
+        for one in every
+    ]
     lists = [record for record in records if len(record.captions) > 1]
     words = [record for record in lists if all(map(_is_word, record.captions))]
     if words and len(words) >= _LISTS * len(lists) and 2 * len(lists) >= len(records):
@@ -139,17 +142,22 @@ def fail(path: Path, place: str, what: str) -> NoReturn:
 
 def captions_in(value: Any, path: Path, place: str) -> tuple[str, ...]:
     """Returns the captions in a cell of text or a list of texts; "" for each missing one."""
-    if isinstance(value, str) and _WRITTEN.match(value):
+    if isinstance(value, str) and _is_written(value):
         value = _json(value) or [value]
     texts = []
     for one in value if isinstance(value, list) else [value]:
         text = "" if one is None or one != one else one  # NaN
-        if not isinstance(text, str) or _WRITTEN.match(text):
+        if not isinstance(text, str) or _is_written(text):
             way = f"a recipe for lists and objects in cells is in {RECIPES}"
             fail(path, place, f"expected text or a JSON list of texts, got {one!r:.80}; {way}")
         text = " ".join(text.split())
         texts.append("" if text.lower() in _MISSING else _whole(text, path, place))
     return tuple(texts)
+
+
+def _is_written(text: str) -> bool:
+    """Returns whether a text is a list, an object or a series of pandas."""
+    return bool(_WRITTEN.match(text)) or ("dtype" in text and bool(_SERIES.search(text)))
 
 
 def _json(text: str) -> Any:
@@ -190,8 +198,10 @@ def refuse_kinds(path: Path, column: str, values: Iterable[Any]) -> None:
     Raises:
         DataError: It has a name such as lang or question, and several values.
     """
+    if column.strip().lower() not in _KINDS:
+        return
     found = [*dict.fromkeys(str(value) for value in values if value not in (None, ""))]
-    if column.strip().lower() in _KINDS and len(found) > 1:
+    if len(found) > 1:
         kinds = " and ".join(map(repr, found[:2]))
         way = f"keep those of one, or remove {column} if all are captions"
         fail(path, column, f"the texts are of several kinds, such as {kinds}; {way} ({RECIPES})")
