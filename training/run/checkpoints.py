@@ -85,9 +85,6 @@ class Checkpoints:
     Within an epoch the folder is called `epoch-NNN-step-NNNNNN`, for the epochs finished and the
     steps done of the next one. A checkpoint is written under another name and then renamed, so
     that a killed process leaves the previous one; only the last one is kept.
-
-    Attributes:
-        variables: The contents of a checkpoint.
     """
 
     def __init__(self, directory: Path, model: keras.Model) -> None:
@@ -95,8 +92,8 @@ class Checkpoints:
         # The optimizer's variables live where the model's do: on every replica.
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)
-        self.variables = [*model.variables, *model.optimizer.variables]
-        self._checkpoint = _checkpoint(enumerate(self.variables))
+        variables = [*model.variables, *model.optimizer.variables]
+        self._checkpoint = _checkpoint(enumerate(variables))
 
     @on_chief
     def save(self, progress: Progress) -> None:
@@ -135,7 +132,7 @@ class Checkpoints:
         Raises:
             RunError: It is damaged, or of another model or version; it stays on disk.
         """
-        return _read_last(self._directory, self._checkpoint) or Progress()
+        return last_progress(self._directory, self._checkpoint) or Progress()
 
 
 def restore_layers(
@@ -149,30 +146,12 @@ def restore_layers(
     wanted = {id(variable) for layer in layers for variable in layer.variables}
     places = [(index, v) for index, v in enumerate(model.variables) if id(v) in wanted]
     if places:
-        _read_last(directory, _checkpoint(places))
+        last_progress(directory, _checkpoint(places))
 
 
 def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkpoint:
     # Keyed by position: the paths of Keras' variables are not unique.
     return tf.train.Checkpoint(**{f"{_PREFIX}_{index}": v.value for index, v in places})
-
-
-def _read_last(directory: Path, checkpoint: tf.train.Checkpoint) -> Progress | None:
-    last = _last(directory)
-    if last is None:
-        return None
-    try:
-        progress = _read_progress(last)
-        with literal_path(last) as folder:
-            status = checkpoint.read(str(folder / _PREFIX))
-            # `restore_layers` leaves the values of other layers unread.
-            status.assert_existing_objects_matched().expect_partial()
-    except _UNREADABLE as error:
-        raise RunError(
-            f"The checkpoint {last} is damaged, or of another model or version: "
-            f"{_reason(error)}. Choose {another(RunFolder(last.parents[1]))}."
-        ) from error
-    return progress
 
 
 def another(folder: RunFolder) -> str:
@@ -182,19 +161,37 @@ def another(folder: RunFolder) -> str:
     return f"another folder with `--run-dir`{best if folder.best_weights.exists() else ''}"
 
 
-def last_progress(directory: Path) -> Progress | None:
+def last_progress(
+    directory: Path, checkpoint: tf.train.Checkpoint | None = None
+) -> Progress | None:
     """Reads the progress of the last checkpoint in `RUN/checkpoints`; None if there is none.
 
+    Args:
+        directory: The folder.
+        checkpoint: Takes the values of its variables from there.
+
     Raises:
-        RunError: It is damaged or of another version.
+        RunError: It is damaged, or of another model or version; it stays on disk.
     """
     last = _last(directory)
+    if last is None:
+        return None
     try:
-        return None if last is None else _read_progress(last)
+        state = json.loads((last / _STATE_FILE).read_text("utf-8"))
+        if (version := state.pop("version", VERSION)) != VERSION:
+            raise ValueError(f"expected version {VERSION}, got {version}")
+        progress = Progress(**state)
+        if checkpoint is not None:
+            with literal_path(last) as folder:
+                status = checkpoint.read(str(folder / _PREFIX))
+                # `restore_layers` leaves the values of other layers unread.
+                status.assert_existing_objects_matched().expect_partial()
     except _UNREADABLE as error:
         raise RunError(
-            f"The checkpoint {last} is damaged, or of another version: {_reason(error)}."
+            f"The checkpoint {last} is damaged, or of another model or version: "
+            f"{_reason(error)}. Choose {another(RunFolder(last.parents[1]))}."
         ) from error
+    return progress
 
 
 def unfinished_note(run_dir: Path) -> tuple[str, ...]:
@@ -217,14 +214,6 @@ def unfinished_note(run_dir: Path) -> tuple[str, ...]:
 def _last(directory: Path) -> Path | None:
     numbers = lambda path: [*map(int, re.findall(r"\d+", path.name))]  # noqa: E731
     return max(directory.glob("epoch-*"), key=numbers, default=None)
-
-
-def _read_progress(checkpoint: Path) -> Progress:
-    state = json.loads((checkpoint / _STATE_FILE).read_text("utf-8"))
-    version = state.pop("version", VERSION)
-    if version != VERSION:
-        raise ValueError(f"expected version {VERSION}, got {version}")
-    return Progress(**state)
 
 
 # TensorFlow raises any of these for a file that is cut short, swapped or missing.

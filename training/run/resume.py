@@ -22,29 +22,27 @@ from training.run.config import BaseFitConfig
 from training.run.signals import SIGNALS, Interrupts
 from training.run.strategy import heard, of_chief, on_chief
 
-LOWER_IS_BETTER = ("nll", "error")
-"""Dev scores that are better if lower; all others are better if higher."""
+_LOWER_IS_BETTER = ("nll", "error")
 
 
 def monitors(monitor: str) -> tuple[str, ...]:
     """Returns the dev scores that decide about an epoch, the first that is defined.
 
-    An earlier score decides against a later one: the nll chooses among epochs
-    only while no epoch has a BLEU or CIDEr above 0.
+    An earlier score decides against a later one: the nll chooses among epochs only while no epoch
+    has a BLEU or CIDEr above 0.
     """
     return tuple(dict.fromkeys((monitor, "cider", "nll")))
 
 
 def monitored(logs: Mapping[str, float], monitor: str) -> tuple[int, float]:
-    """Chooses the dev score that decides about an epoch.
+    """Returns the place in `monitors` and the value of the score that decides about an epoch.
 
-    Returns:
-        Its place in `monitors`, the first that is defined, and its value, made so that higher is
-        better; NaN if none is defined. A BLEU or CIDEr of 0 matches nothing: it is not defined.
+    The value is made so that higher is better; NaN if no score is defined. A BLEU or CIDEr of 0
+    matches nothing: it is not defined.
     """
     for rank, name in enumerate(monitors(monitor)):
         value = float(logs.get(f"val_{name}", np.nan))
-        if name in LOWER_IS_BETTER and not np.isnan(value):
+        if name in _LOWER_IS_BETTER and not np.isnan(value):
             return rank, -value
         if value > 0.0:
             return rank, value
