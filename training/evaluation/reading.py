@@ -89,16 +89,22 @@ class Reading(Captioning):
         """Rows of the table with a readable image; a `DataError` if there is none."""
         return readable_rows(self.table, self.source)
 
-    def likelihood(self) -> tuple[dict[str, float], WordConfidence]:
+    def likelihood(
+        self, table: CaptionTable | None = None
+    ) -> tuple[dict[str, float], WordConfidence]:
         """Predicts every word of the reference captions from the true words before it.
 
-        Captions of unreadable images are left out, longer ones cut to the search's `max_length`.
+        Captions of unreadable images are left out.
+
+        Args:
+            table: The captions as ids; by default `cut_table`.
 
         Returns:
             `nll`, nats per token, and its `perplexity`; the likeliest word at each place, right if
             it is the caption's.
         """
-        table, total, parts = self.cut_table, 0.0, []
+        table = self.cut_table if table is None else table
+        total, parts = 0.0, []
         plan = scoring_plan(self.source, table, _BATCH)
         batches, _ = scoring_batches(self.source, table, _BATCH)
         for rows, batch in zip(plan, batches, strict=True):

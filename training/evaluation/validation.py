@@ -13,13 +13,12 @@ import numpy as np
 from sat_tf.inference.captioning import TrainedCaptioner
 from sat_tf.scores.ngrams import CiderD, bleu_scores, bleu_statistics, count_grams
 from sat_tf.scores.tokens import ScoreTokens, default_tokens, split_captions, split_lines
-from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
 from training.data.image_loader import InputSource, readable_images
 from training.data.inputs import Data
-from training.evaluation.reading import Captioning
+from training.evaluation.reading import Reading
 from training.run.config import FitConfig
-from training.run.strategy import distribute, on_chief
+from training.run.strategy import on_chief
 
 Measure = Callable[[], dict[str, float]]
 
@@ -30,7 +29,7 @@ MOST_DOCUMENTS = 30_000
 class Validation:
     """The dev split in training: its scores after each epoch, and figures of attention.
 
-    The chief of several workers captions; each measures the likelihood of its part.
+    Of several workers the chief alone has them.
 
     Args:
         captioner: The captioner in training.
@@ -42,16 +41,16 @@ class Validation:
     def __init__(
         self, captioner: TrainedCaptioner, data: Data, source: InputSource, fit: FitConfig
     ) -> None:
-        self._captioning = Captioning(captioner, data.dev, source)
+        self._captioning = Reading(captioner, data.dev, source)
         self._data, self._fit = data, fit
 
     def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
-        batches, steps = self._batches
-        evaluate = self._captioning.captioner.model.evaluate
-        captions = on_chief(self.caption_scores)() or {}
-        nll = evaluate(batches, steps=steps, verbose=0, return_dict=True)["nll"]
-        return {**captions, "nll": nll, **(on_chief(self._measure_bounds)() or {})}
+        return on_chief(self._scores)() or {}
+
+    def _scores(self) -> dict[str, float]:
+        likelihood, _ = self._captioning.likelihood(self._data.dev_table)
+        return {**self.caption_scores(), "nll": likelihood["nll"], **self._measure_bounds()}
 
     def caption_scores(self) -> dict[str, float]:
         """Captions images and scores the captions.
@@ -104,12 +103,6 @@ class Validation:
     def _tokens(self) -> ScoreTokens:
         found = default_tokens(**self._data.config.splitting)
         return "simple" if found == "ptb" else found
-
-    @functools.cached_property
-    def _batches(self) -> tuple[Any, int]:
-        read = self._captioning.source, self._data.dev_table, self._fit.batch_size
-        batches = distribute(lambda shard: scoring_batches(*read, shard)[0])
-        return batches, scoring_batches(*read)[1]
 
     @functools.cached_property
     def _measure_bounds(self) -> Measure:

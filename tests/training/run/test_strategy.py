@@ -128,7 +128,7 @@ def assert_near(one: Path, other: Path, atol: float) -> None:
 def test_two_workers_end_with_equal_weights_and_logs_those_of_one_process(whole):
     assert_near(whole / "0.npz", whole / "1.npz", atol=0.0)
     logs, others = result(whole / "0.npz")[0], result(whole / "1.npz")[0]
-    assert logs.shape == (2, 5)
+    assert logs.shape == (2, 4)
     np.testing.assert_array_equal(logs, others)
     logs, one = result(whole / "0.npz")[0], result(whole / "one.npz")[0]
     np.testing.assert_allclose(logs, one, rtol=1e-4, atol=1e-4)

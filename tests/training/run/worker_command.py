@@ -15,7 +15,7 @@ import numpy as np
 from tests.training.run.killed_command import MOMENTS, at_call
 from training import train
 
-LOGS = ("loss", "nll", "gradient_norm", "alpha_entropy", "val_nll")
+LOGS = ("loss", "nll", "gradient_norm", "alpha_entropy")
 
 
 class Record(keras.callbacks.Callback):
