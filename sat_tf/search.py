@@ -257,7 +257,7 @@ def run(
 def _advance(
     step: Step, select: Select, rules: Rules, index, carry: _Carry
 ) -> tuple[_Carry, Trace]:
-    """Takes one step: the next carry, and what is recorded of the step."""
+    """Takes one step: the next carry, and the record of the step."""
     given = (carry.constants,) if tf.nest.flatten(carry.constants) else ()
     log_probs, state, auxiliary = step(carry.tokens, carry.state, *given)
     log_probs = tf.cast(log_probs, tf.float32)

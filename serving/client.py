@@ -35,7 +35,7 @@ _LIMITS = ("familiarity", "confidence")
 
 @dataclass(frozen=True, eq=False)
 class ServedCaption:
-    """The server's answer for one image; what is not described here is as in `Caption`.
+    """The server's answer for one image; other attributes are as in `Caption`.
 
     Attributes:
         valid: Whether the server could read the image; if not, the caption is empty.
@@ -142,7 +142,7 @@ class CaptionClient:
         return self.connection.call(self._predict, request)
 
     def _ask(self, images: list[bytes], signature: str = "") -> list:
-        """Returns the caption of each image, or the fit that the signature `every_beam` tells."""
+        """Returns the caption of each image, or the fit that the signature `every_beam` names."""
         request = channel.PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = self._model, signature
         if self._label is not None:

@@ -215,7 +215,7 @@ def _print(
 
 @contextlib.contextmanager
 def _table(path: Path | None) -> Iterator[Any]:
-    """Yields a writer of rows, each of which is in the file at once; None without a file."""
+    """Yields a writer of rows, which are in the file at once; None without a file."""
     if path is None:
         yield None
         return

@@ -200,7 +200,7 @@ class LiteRTCaptioner(TrainedCaptioner):
 
 
 def _checked_weights(marker: published.Marker, graphs: Path, run: RunFolder) -> str | None:
-    """Returns the SHA-256 of a run's weights, of which its graphs have to be."""
+    """Returns the SHA-256 of a run's weights, which its graphs must have been made from."""
     weights = run.weights_sha256()
     words = sha256_of(run.vocabulary) if run.vocabulary.is_file() else None
     if (weights, words) != (marker.made_of, marker.files.get(published.VOCABULARY)):

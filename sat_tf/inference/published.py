@@ -130,7 +130,7 @@ def read_card(folder: Path) -> str:
 
 
 def knows(folder: Path) -> str:
-    """Returns a published captioner's sentence on what it knows; empty if its card has none."""
+    """Returns a published captioner's sentence on its domain; empty if its card has none."""
     found = re.search(r"^## What it knows\n+(.+)", read_card(folder), re.MULTILINE)
     return found[1].strip() if found else ""
 

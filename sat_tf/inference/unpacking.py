@@ -25,7 +25,7 @@ GROUP = 128
 SCALE, LOW = ":scale", ":low2"
 """Suffixes of names: the scales, and the lower 2 of 10 bits."""
 REST, SIZE, ROWS = "rest", "size", "r"
-"""Of a packed graph: what is no weight, the bytes of all; weights with a row for each output."""
+"""Of a packed graph: its other parts, the bytes of all; weights with a row for each output."""
 PARTS, SIGNS, AT, BY = "parts", "signs", "fixed_at", "fixed_by"
 """Of a template: places of the weights, signs, and integers to correct, by how much."""
 SHIFTS = np.array([6, 4, 2, 0], np.uint8)

@@ -1,6 +1,6 @@
 """Words of English captions, as Stanford's PTB tokeniser (CoreNLP 3.4.1) finds them.
 
-At each place the longest of its patterns, what has to follow among it, makes the next token; of
+At each place the longest of its patterns, with its lookahead, makes the next token; of
 two as long the earlier one. docs/metrics.md lists the exceptions.
 """
 

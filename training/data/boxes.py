@@ -489,7 +489,7 @@ def pixel_of(
 ) -> tuple[float, float]:
     """Returns height and width of a pixel as shares of the view, see `visible`.
 
-    `size` is the width and height of the image whose pixels are meant; None is the file.
+    `size` is the width and height of the image with these pixels; None is the file.
     """
     sides = shape if resize == "squash" else [min(shape)] * 2
     pixels = shape if size is None else size[::-1]

@@ -22,7 +22,7 @@ from training.data.image_loader import InputSource
 from training.evaluation.reading import Reading
 
 BOUND_IMAGES = 100
-"""Images whose bounds are measured by default, one caption each."""
+"""Images for bounds by default, one caption each."""
 SAMPLES = 50
 """Sequences of locations drawn per caption."""
 GROUPS = (1, 5, SAMPLES)

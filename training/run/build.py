@@ -102,7 +102,7 @@ def kept_words_of(config: RunConfig, run_dir: Path | None = None) -> tuple[str, 
 
 
 def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
-    """Returns what teaches beside the captions; each is imported only then."""
+    """Returns the other teachers than the captions; each is imported only then."""
     teachers: list[Teacher] = []
     if attention.supervision_weight:
         from training.teachers.boxes import box_teacher

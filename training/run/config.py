@@ -208,7 +208,7 @@ def _only(kind: type[T], config: Any) -> T:
 
 
 def _conflicts(config: RunConfig) -> Iterator[tuple[str, str, Any]]:
-    """Yields keys that do not go with the others: key, what was expected, what came."""
+    """Yields keys that contradict the others: key, expected and given value."""
     data, attention, reward, fit = config.data, config.attention, config.reward, config.fit
     metric, rewarded = f"with `--reward.metric {reward.metric}`", reward.metric != "none"
     if config.keep_words and config.init_from is None:

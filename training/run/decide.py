@@ -192,7 +192,7 @@ def check(config: RunConfig, strategy: str) -> None:
 
 
 def _faults(config: RunConfig, strategy: str) -> Iterator[tuple[str, str, Any]]:
-    """Yields keys that cannot be trained with: key, what was expected, what came."""
+    """Yields keys that cannot be trained with: key, expected and given value."""
     attention, fit, weights = config.attention, config.fit, config.encoder.weights
     decay, usual = config.optimizer.weight_decay, RECIPES[config.recipe].optimizer.weight_decay
     if decay not in (0.0, usual) and config.optimizer.name != "adamw":

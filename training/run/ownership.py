@@ -67,8 +67,8 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
         read_config: Reads that of a folder; a ValueError names a fault.
 
     Raises:
-        RunError: It holds something else, the run of another configuration, of which the message
-            names the first key that differs, or weights without their checkpoint.
+        RunError: It holds something else, the run of another configuration (the message
+            names the first key that differs), or weights without their checkpoint.
     """
     folder = RunFolder(run_dir)
     if not folder.config.exists():

@@ -193,7 +193,7 @@ def are_splits(values: Iterable[Any]) -> bool:
 
 
 def refuse_kinds(path: Path, column: str, values: Iterable[Any]) -> None:
-    """Checks that a column that is not read does not tell captions from other texts.
+    """Checks that a column that is not read does not separate captions from other texts.
 
     Raises:
         DataError: It has a name such as lang or question, and several values.
