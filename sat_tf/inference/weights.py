@@ -97,11 +97,36 @@ def load_compact(model: TrainableModel, paths: Sequence[Path]) -> None:
 
 def _load(model: TrainableModel, file: _MemoryFile, origin: Path) -> None:
     try:
+        with h5py.File(file) as arrays:
+            if names := _led_elsewhere(arrays):
+                raise ValueError(f"{names[0]} is a link, not an array of this file")
+        file.seek(0)
         _Weights(model.saved_layers()).load_weights(file)
     except (OSError, ValueError, KeyError) as error:
         raise RunError(
             f"The weights in {origin} do not fit the run's configuration: {error}"
         ) from error
+
+
+def _led_elsewhere(arrays: h5py.File) -> list[str]:
+    """Returns the names in a file that stand for something outside it, or for another name.
+
+    The file may come from anybody, such a name can lead to any file that the user can read, and the
+    oldest versions of Keras that are allowed follow it there.
+    """
+    found: list[str] = []
+
+    def collect_link(name: str, link: object) -> None:
+        if not isinstance(link, h5py.HardLink):
+            found.append(name)
+
+    def collect(name: str, entry: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(entry, h5py.Dataset) and (entry.external or entry.is_virtual):
+            found.append(name)
+
+    arrays.visititems_links(collect_link)
+    arrays.visititems(collect)
+    return found
 
 
 def weight_arrays(model: TrainableModel) -> dict[str, np.ndarray]:
