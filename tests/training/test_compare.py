@@ -30,7 +30,7 @@ def refused(capsys, *argv) -> str:
 
 def numbers(text: str, metric: str) -> list[list[float]]:
     """The figures of each line of a metric: of the scores, of the differences."""
-    lines = [line for line in text.splitlines() if line.startswith(metric)]
+    lines = [line for line in text.splitlines() if line.split()[:1] == [metric]]
     return [[float(n) for n in re.findall(r"[-+]?\d+\.\d+", line)] for line in lines]
 
 
