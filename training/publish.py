@@ -83,6 +83,10 @@ class Arguments:
     """Write the encoder next to OUT, where captioners with the same one share it."""
     licence: str | None = None
     """Terms of use of the weights, for the card; the data set's by default."""
+    source: str | None = None
+    """Whose images and captions the run learned from, for the card; the data set by default."""
+    knows: str | None = None
+    """What the captioner knows, for the card: one or two sentences."""
     data_dir: Path | None = None
     """Your copy of the data set, with training images to correct the graphs; the one that the run
     was trained on by default."""
@@ -126,7 +130,7 @@ def publish(arguments: Arguments) -> str:
         from sat_tf.inference.load import load_captioner
 
     captioner, teachers = load_captioner(arguments.run), teachers_of(arguments.run)
-    files = packed_files(captioner, config, folder.vocabulary)
+    files = packed_files(captioner, config, folder.vocabulary) | _kept_encoder(config)
     encoder, decoder = (
         hashlib.sha256(files[name]).hexdigest() for name in published.WEIGHTS.values()
     )
@@ -139,7 +143,23 @@ def publish(arguments: Arguments) -> str:
     published.write(out, files, arguments.share_encoder, teachers, **facts)
     for name, content in files.items():
         print(f"{len(content) / 1e3:9,.1f} kB  {name}")
-    return make_card(arguments.run, config, out.name, arguments.licence, captioner.weights_sha256)
+    told = (arguments.licence, arguments.source, arguments.knows)
+    return make_card(arguments.run, config, out.name, *told, captioner.weights_sha256)
+
+
+def _kept_encoder(config: RunConfig) -> dict[str, bytes]:
+    """Returns the encoder's file of the published captioner that a frozen encoder is from.
+
+    Rounding rounded weights again can move a scale, and captioners would no longer share the file.
+    """
+    if config.encoder.trainable or config.init_from is None:
+        return {}
+    with contextlib.suppress(ValueError):  # it was removed
+        origin = published.locate(config.init_from)
+        if published.is_published(origin):
+            name = published.WEIGHTS["encoder"]
+            return {name: published.checked_content(origin, name)}
+    return {}
 
 
 def graph_templates(
@@ -203,6 +223,8 @@ def make_card(
     config: RunConfig,
     name: str,
     licence: str | None = None,
+    source: str | None = None,
+    knows: str | None = None,
     weights_sha256: str | None = None,
 ) -> str:
     """Returns the card as Markdown.
@@ -212,20 +234,24 @@ def make_card(
         config: Its configuration.
         name: The name that `sat_tf.load` takes.
         licence: Terms of use of the weights; by default those of the data sets.
+        source: The data that it learned from; by default the names of the data sets.
+        knows: What it knows; by default told for a pretrained captioner's data set.
         weights_sha256: SHA-256 of the weights that are published; of the run's now by default.
     """
     from sat_tf.inference.unpacking import GROUP
 
     names = dict.fromkeys(config.data.name for _, config in _lineage(run_dir))
     sources = [_SOURCES.get(name, (name, None)) for name in names]
-    (source, terms), *earlier = sources
+    (usual, terms), *earlier = sources
+    source = source or usual
     licence = licence or next((asked for _, asked in sources if asked), _UNSTATED)
     before = "; it started from a captioner trained on {}, whose terms apply to it, too: {}"
     source += "".join(before.format(name, asked or _UNSTATED) for name, asked in earlier)
     attends, encoder = config.attention.kind != "none", config.encoder
     named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))
     looks = "An image captioner that shows where it looked for each word"
-    knows = _KNOWS.get(config.data.name) if config.data.limit is None else None
+    if config.data.limit is None:
+        knows = knows or _KNOWS.get(config.data.name)
     return _CARD.read_text("utf-8").format(
         purpose=looks if attends else "An image captioner that looks nowhere, for comparison",
         alpha="\ncaption.alpha  # the attention map of each word" if attends else "",

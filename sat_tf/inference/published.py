@@ -29,7 +29,7 @@ from sat_tf.util.files import json_object, read_content, write_atomically, write
 SHIPPED = Path(__file__).parents[1] / "captioners"
 """Folder of the pretrained captioners."""
 
-DEFAULT = "flickr8k_soft"
+DEFAULT = "photos_soft"
 """The captioner of commands and of the page, which shows it first."""
 
 MANIFEST, CARD = "captioner.json", "README.md"

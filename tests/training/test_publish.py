@@ -89,8 +89,13 @@ def test_a_card_has_the_terms_of_the_captioner_that_a_run_learned_on_from(soft_r
 def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(name):
     folder = published.locate(name)
     shipped = (folder / published.CARD).read_text("utf-8").partition("## Scores")[0]
-    (licence,) = re.findall("- Use of these weights: (.*)[.]\n", shipped)
-    card = make_card(folder, read_run_config(folder), name, licence, "no evaluation")
+    patterns = (
+        r"- Use of these weights: (.*)[.]\n",
+        r"- Trained on (.*?)(?:; it started|[.] )",
+        r"## What it knows\n\n(.*)\n",
+    )
+    told = [re.search(pattern, shipped).group(1) for pattern in patterns]
+    card = make_card(folder, read_run_config(folder), name, *told, weights_sha256="no evaluation")
     inherited = r" Of those captioners, some had been [^.]*\."  # their marker alone tells
     assert card.partition("## Scores")[0] == re.sub(inherited, "", shipped)
 
