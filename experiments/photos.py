@@ -1,13 +1,15 @@
-"""Joins the photographs of `photos.sh` in one folder: images by link, captions in one table.
+"""Joins the photographs of `photos.sh`: `python -m experiments.photos FLICKR8K WIDE OUT`.
 
-FLICKR8K has Flickr8k's images, its captions and its lists; WIDE has a folder per further set, with
-images and `captions.csv` (image, caption, split). Captions end without a full stop.
+OUT has the images by link, and the captions in one table.
+
+FLICKR8K holds the data set's images, its captions and its lists; WIDE has a folder per further set,
+with images and `captions.csv` (image, caption, split). Captions end without a full stop.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -50,4 +52,7 @@ def main(source: Path, wide: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("source", "wide", "out"):
+        parser.add_argument(name, type=Path)
+    main(**vars(parser.parse_args()))

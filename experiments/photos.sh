@@ -7,7 +7,7 @@
 # int8 graph of the encoder. About 2.5 hours of processor time on two cores beside other jobs, 40
 # minutes of it for annotations; the epochs took 55 minutes.
 set -eu
-python "$(dirname "$0")/photos.py" "$DATA" "$WIDE" joined
+PYTHONPATH="$(dirname "$0")/.." python -m experiments.photos "$DATA" "$WIDE" joined
 python -m training.train --recipe folder_from_flickr8k --data-dir joined --run-dir PHOTOS \
     --encoder.resize squash --fit.epochs 5 --optimizer.learning-rate 4e-4 \
     --optimizer.warmup-epochs 0.2 --fit.validation-images 100 --fit.monitor last \

@@ -15,7 +15,7 @@ from experiments import tables
 SCRIPTS = sorted(tables.FOLDER.glob("*.sh"))
 FIGURES = sorted(path.stem for path in tables.FOLDER.glob("*.csv"))
 PAGES = [tables.ROOT / "README.md", *sorted((tables.ROOT / "docs").rglob("*.md"))]
-USERS = {"DATA", "BOXES", "TRAIN_BOXES"}  # folders of the user
+USERS = {"DATA", "WIDE", "BOXES", "TRAIN_BOXES"}  # folders of the user
 
 _ALL_SETTINGS = [f"training.{name}" for name in ("train", "standardize")]
 
