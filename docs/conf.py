@@ -52,7 +52,7 @@ napoleon_use_ivar = True  # fields of dataclasses are described once
 napoleon_custom_sections = [("Call arguments", "params_style"), ("Output", "returns_style")]
 
 # The static page in the folder `live`, which `make docs` adds to docs/page.md, as it takes minutes.
-_LIVE, _LIVE_CAPTIONERS = "live", ("flickr8k_soft", "flickr8k_hard", "flickr8k_none")
+_LIVE, _LIVE_CAPTIONERS = "live", ("photos_soft", "flickr8k_soft", "flickr8k_hard")
 _LIVE_DIGITS = ("ram_28", "dram_pairs", "stn_rts")
 _LIVE_FRAME = """
 ```{raw} html

@@ -133,7 +133,7 @@ def facts_of(runs: dict[str, Path]) -> dict[str, Any]:
         "kinds": [config.get("attention", {}).get("kind", "") for config in configs.values()],
         "own": [not _is_pretrained(run) for run in runs.values()],
         "notes": [note] if drawn else [],
-        "about": list(dict.fromkeys(filter(None, map(published.knows, runs.values())))),
+        "about": [*filter(None, map(published.knows, runs.values()))][:1],  # of the first one
     }
 
 
