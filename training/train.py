@@ -5,7 +5,8 @@ from, `first_model` makes the model, and `train` opens its inputs, restores the 
 there is one, trains epochs and returns the best captioner, which is then evaluated. Elsewhere are:
 
     training.run.config     every setting
-    training.run.build      the model with its first weights, its objective and its optimizer
+    training.run.build      the model with its first weights, and its optimizer
+    training.teachers       the objective, and teachers other than the captions
     training.run.resume     checkpoints within an epoch, and training of the rest
     training.run.strategy   several processes; the functions used here do nothing special in one
 
@@ -183,10 +184,11 @@ def train(
     """
     from training.data.inputs import batches_of, describe_inputs, open_inputs
     from training.run import logs
-    from training.run.build import compile_model, describe_model, objective_of, teachers_of
+    from training.run.build import compile_model, describe_model
     from training.run.checkpoints import Checkpoints
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
     from training.run.strategy import check_equal, distribute, is_chief, on_chief
+    from training.teachers import objective_of, teachers_of
 
     folder, data = read.folder, read.data
     fit, say = config.fit, on_chief(say)

@@ -1,4 +1,4 @@
-"""Parts of a run: the model with its first weights, its objective and its optimizer."""
+"""Parts of a run: the model with its first weights, and its optimizer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,13 @@ import tensorflow as tf
 
 from sat_tf.compat import GradientsAsGiven, variable_key
 from sat_tf.inference.run_folder import RunFolder, read_vocabulary
-from training.run.config import (
-    AttentionConfig,
-    BaseOptimizerConfig,
-    FitConfig,
-    OptimizerConfig,
-    RunConfig,
-)
+from training.run.config import BaseOptimizerConfig, FitConfig, OptimizerConfig, RunConfig
 
 if TYPE_CHECKING:
     from sat_tf.captioner import Captioner
     from sat_tf.config import CaptionerConfig
     from sat_tf.train_step import Objective
-    from training.data.inputs import Data, Teacher
+    from training.data.inputs import Data
 
 
 def new_model(
@@ -99,37 +93,6 @@ def kept_words_of(config: RunConfig, run_dir: Path | None = None) -> tuple[str, 
     kept = read_vocabulary(run_dir if begun else published.locate(config.init_from))
     same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
     return kept.words if same else ()
-
-
-def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
-    """Returns the other teachers than the captions; each is imported only then."""
-    teachers: list[Teacher] = []
-    if attention.supervision_weight:
-        from training.teachers.boxes import box_teacher
-
-        teachers.append(box_teacher(Path(attention.teacher) if attention.teacher else None))
-    if fit.distillation_weight:
-        from training.teachers.distillation import prediction_teacher
-
-        teachers.append(prediction_teacher(Path(fit.predictions), fit.distillation_weight))
-    return teachers
-
-
-def objective_of(config: RunConfig, data: Data) -> Objective:
-    """Returns the objective of given captions, or of sampled captions that are rewarded.
-
-    Raises:
-        TablesError: METEOR is part of the reward and has no tables.
-    """
-    if config.reward.metric == "none":
-        from sat_tf.objectives import make_objective
-
-        fit = config.fit
-        return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
-    from training.teachers.rewards import reward_objective
-
-    parts = config.reward, config.attention, config.search
-    return reward_objective(*parts, data.table, data.vocabulary, config.data.language)
 
 
 class SummedGradients(GradientsAsGiven):
