@@ -52,4 +52,6 @@ def test_notebooks_run(name, tmp_path, monkeypatch):
     client.execute()  # raises the error of a cell
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     said = "".join(output.text for output in outputs if output.output_type == "stream")
-    assert not re.search("WARNING|retracing|cudart|oneDNN", said)
+    # TensorFlow writes these two while it is imported, before anything can silence it.
+    said = re.sub(r"WARNING: All log messages before absl.*|.*cudart_stub.*", "", said)
+    assert not re.search("WARNING|retracing|oneDNN", said)

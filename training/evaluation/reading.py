@@ -107,10 +107,10 @@ class Reading(Captioning):
         total, parts = 0.0, []
         plan = scoring_plan(self.source, table, _BATCH)
         batches, _ = scoring_batches(self.source, table, _BATCH)
+        # One trace for all shapes: with few batches, TensorFlow would warn of one for each.
+        predict = self._compiled_predictions.get_concrete_function(batches.element_spec)
         for rows, batch in zip(plan, batches, strict=True):
-            log_lik, mask, confidence, right = (
-                part.numpy() for part in self._compiled_predictions(batch)
-            )
+            log_lik, mask, confidence, right = (part.numpy() for part in predict(batch))
             total += float(log_lik)
             image = np.broadcast_to(table.image_index[rows][:, None], mask.shape)
             parts.append([part[mask] for part in (confidence, right, image)])
