@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *_CAPTIONS,
         _POINTING,
         Column("gain", ("nll_phrase_gain",), spread=True),
-        Column("calibration error", ("calibration_error",)),
+        Column("calibration error of words", ("calibration_error",)),
     ),
     "deletion": (
         _POINTING,
