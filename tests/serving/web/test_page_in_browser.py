@@ -69,7 +69,7 @@ def brightest(page) -> tuple[int, int]:
 
 def test_the_page_opens_with_a_captioned_sample_and_one_word_lit(open_page, address):
     page = open_page(address)
-    assert page.locator(".samples [aria-pressed=true]").get_attribute("title") == "A dog that jumps"
+    assert page.locator(".samples [aria-pressed=true]").get_attribute("title") == "A skier"
     page.locator(".column.chosen .looking").wait_for()
     assert page.locator(".column.chosen .word[aria-current]").count() == 1
     assert page.locator("#about").inner_text() == "It knows dogs that run."
