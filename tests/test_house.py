@@ -19,7 +19,6 @@ COMMANDS = {  # and what decides or reads the configuration for them
     *(f"training/{name}.py" for name in ("train", "distill", "publish", "inspect")),
     *(f"training/run/{n}.py" for n in ("build", "config", "decide", "recipes")),
     "training/evaluation/evaluation.py",
-    "training/teachers/__init__.py",
 }
 
 _MACHINE = re.compile(r"(?<![\w.$}])/(work|root|Users|home/\w+|tmp/\w+)/")

@@ -6,7 +6,7 @@ there is one, trains epochs and returns the best captioner, which is then evalua
 
     training.run.config     every setting
     training.run.build      the model with its first weights, and its optimizer
-    training.teachers       the objective, and teachers other than the captions
+    training.teachers       teachers other than the captions
     training.run.resume     checkpoints within an epoch, and training of the rest
     training.run.strategy   several processes; the functions used here do nothing special in one
 
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
     from sat_tf.captioner import Captioner
     from sat_tf.inference.captioning import TrainedCaptioner
+    from sat_tf.train_step import Objective
     from training.data.examples import Split
     from training.data.image_loader import InputSource
-    from training.data.inputs import Data, Inputs
+    from training.data.inputs import Data, Inputs, Teacher
     from training.evaluation.validation import Validation
-    from training.run.config import FitConfig
+    from training.run.config import AttentionConfig, FitConfig
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,6 @@ def train(
     from training.run.checkpoints import Checkpoints
     from training.run.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
     from training.run.strategy import check_equal, distribute, is_chief, on_chief
-    from training.teachers import objective_of, teachers_of
 
     folder, data = read.folder, read.data
     fit, say = config.fit, on_chief(say)
@@ -254,6 +254,37 @@ def begin(read: Read, inputs: Inputs) -> None:
         from training.data.contact_sheet import write_contact_sheet
 
         write_contact_sheet(folder.contact_sheet, data.train, data.config.language)
+
+
+def teachers_of(attention: AttentionConfig, fit: FitConfig) -> list[Teacher]:
+    """Returns the other teachers than the captions; each is imported only then."""
+    teachers: list[Teacher] = []
+    if attention.supervision_weight:
+        from training.teachers.boxes import box_teacher
+
+        teachers.append(box_teacher(Path(attention.teacher) if attention.teacher else None))
+    if fit.distillation_weight:
+        from training.teachers.distillation import prediction_teacher
+
+        teachers.append(prediction_teacher(Path(fit.predictions), fit.distillation_weight))
+    return teachers
+
+
+def objective_of(config: RunConfig, data: Data) -> Objective:
+    """Returns the objective of given captions, or of sampled captions that are rewarded.
+
+    Raises:
+        TablesError: METEOR is part of the reward and has no tables.
+    """
+    if config.reward.metric == "none":
+        from sat_tf.objectives import make_objective
+
+        fit = config.fit
+        return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
+    from training.teachers.rewards import reward_objective
+
+    parts = config.reward, config.attention, config.search
+    return reward_objective(*parts, data.table, data.vocabulary, config.data.language)
 
 
 def validation_of(model: Captioner, data: Data, inputs: Inputs, fit: FitConfig) -> Validation:
