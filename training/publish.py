@@ -84,9 +84,9 @@ class Arguments:
     licence: str | None = None
     """Terms of use of the weights, for the card; the data set's by default."""
     source: str | None = None
-    """Whose images and captions the run learned from, for the card; the data set by default."""
+    """Origin of the training images and captions, for the card; the data set by default."""
     knows: str | None = None
-    """What the captioner knows, for the card: one or two sentences."""
+    """Subjects that the captioner knows, for the card: one or two sentences."""
     data_dir: Path | None = None
     """Your copy of the data set, with training images to correct the graphs; the one that the run
     was trained on by default."""
